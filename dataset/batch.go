@@ -113,8 +113,7 @@ func ShareBoth(batches []Batch, size int, c pack.Cost) [][]Batch {
 	}
 	pairs := make([]pack.Pair, len(batches))
 	for m, b := range batches {
-		pairs[m] = pack.Pair{Vision: vision[m], Language: language[m], Tokens: len(b.Tokens), Bytes: 1,
-			Home: m % size}
+		pairs[m] = pack.Pair{Vision: vision[m], Language: language[m], Tokens: len(b.Tokens), Bytes: 1, Home: m % size}
 	}
 	out := make([][]Batch, size)
 	for m, rank := range pack.AssignPairs(pairs, size, tokensCap, true).Rank {
@@ -159,8 +158,7 @@ func newBatch(rows []row, seqLen int, pad int32) Batch {
 // padding is a segment of n pad tokens that belong to no sample and whose labels are ignored by the
 // loss.
 func padding(n int, pad int32) segment {
-	return segment{sample: -1, tokens: slices.Repeat([]int32{pad}, n),
-		labels: slices.Repeat([]int32{IgnoreLabel}, n)}
+	return segment{sample: -1, tokens: slices.Repeat([]int32{pad}, n), labels: slices.Repeat([]int32{IgnoreLabel}, n)}
 }
 
 // put writes a segment at place at and returns the place behind it.

@@ -8,8 +8,7 @@ import "math/bits"
 // al., SC 2011) with the counter (element, sample, block, pass) and the key (seed, 0); the first of its four
 // words is returned.
 func Draw(seed uint64, pass, sample, block, element int64) uint64 {
-	return philox([4]uint64{uint64(element), uint64(sample), uint64(block), uint64(pass)},
-		[2]uint64{seed, 0})[0]
+	return philox([4]uint64{uint64(element), uint64(sample), uint64(block), uint64(pass)}, [2]uint64{seed, 0})[0]
 }
 
 // Uniform maps random bits to [0, 1), in steps of 2⁻⁵³.

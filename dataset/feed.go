@@ -130,8 +130,7 @@ func (f *feeder) fill() error {
 		return io.EOF
 	}
 	if f.start.Used > len(rows) {
-		return fmt.Errorf("the position is at row %d of a block of %d: the data has changed", f.start.Used,
-			len(rows))
+		return fmt.Errorf("the position is at row %d of a block of %d: the data has changed", f.start.Used, len(rows))
 	}
 	f.rows, f.after = rows, m.at
 	return nil
@@ -221,8 +220,7 @@ func (f *fetcher) begin(c LoaderConfig) {
 	f.reading = newPool("read", c.Readers, credits, true) // who packs gives its tasks
 	f.encoding = newPool("encode", c.Encoders, credits, f.reading.tasks == nil)
 	if c.Prepare != nil {
-		f.decoding = newHold(c.Prepare, c.HoldBytes, newPool("decode", c.Decoders, credits,
-			f.encoding.tasks == nil))
+		f.decoding = newHold(c.Prepare, c.HoldBytes, newPool("decode", c.Decoders, credits, f.encoding.tasks == nil))
 	}
 }
 
@@ -233,7 +231,6 @@ func (l *Loader) Stages() ([]Stage, time.Duration) {
 	if h := f.fetch.decoding; h != nil {
 		out = append(out, h.pool.stage())
 	}
-	return append(out, Stage{"pack", 1, f.rowsIn.Load(),
-		time.Duration(max(0, f.packed.Load()-f.fetch.waited.Load()))},
+	return append(out, Stage{"pack", 1, f.rowsIn.Load(), time.Duration(max(0, f.packed.Load()-f.fetch.waited.Load()))},
 		Stage{"batch", 1, f.given.Load(), time.Duration(f.laid.Load())}), time.Since(f.began)
 }

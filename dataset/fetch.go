@@ -160,8 +160,7 @@ func (f *fetcher) finish(source int, p *pendingDoc, t tokens, err error) {
 	} else if err == nil {
 		f.cache.put(source, p.unit, t)
 	} else {
-		err = fmt.Errorf("read document %d of %s (%d times): %w", p.doc, f.sources[source].Source.Name(),
-			readsMax, err)
+		err = fmt.Errorf("read document %d of %s (%d times): %w", p.doc, f.sources[source].Source.Name(), readsMax, err)
 	}
 	p.out, p.err = t, err
 	close(p.done)
@@ -179,8 +178,7 @@ func asBad(err error) *BadSample {
 // encode makes ids of what was read for a unit. All ids come by here, and those that the model has no row
 // for are refused.
 func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
-	t = tokens{place: d.Place, key: d.Key, begins: u.piece == 0, ends: u.last(),
-		pieces: pieces{ids: d.Tokens}}
+	t = tokens{place: d.Place, key: d.Key, begins: u.piece == 0, ends: u.last(), pieces: pieces{ids: d.Tokens}}
 	if d.Left != "" {
 		t.left, t.ids = d.Left, nil
 		return t, nil
@@ -188,8 +186,7 @@ func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
 	switch kind {
 	case KindChat:
 		if f.chat == nil {
-			return t, errors.New("the data holds conversations, and there is no chat template to write " +
-				"them as text")
+			return t, errors.New("the data holds conversations, and there is no chat template to write them as text")
 		}
 		if t.ids, t.loss, err = f.chat.EncodeMessages(d.Messages, d.Tools, d.Vars); err != nil {
 			return t, badOr(err, d.Place)
@@ -242,9 +239,8 @@ func (f *fetcher) text(text string, u unit) (ids []int32, ends bool, err error) 
 func (f *fetcher) known(t *tokens, from int) error {
 	for i, id := range t.ids {
 		if id < 0 || f.vocab > 0 && id >= f.vocab {
-			return &BadSample{t.place,
-				fmt.Sprintf("its token %d is id %d, and the model has the ids 0 to %d: the tokenizer "+
-					"may be another model's", from+i, id, f.vocab-1)}
+			return &BadSample{t.place, fmt.Sprintf("its token %d is id %d, and the model has the ids 0 to %d: the "+
+				"tokenizer may be another model's", from+i, id, f.vocab-1)}
 		}
 	}
 	return nil

@@ -259,8 +259,7 @@ type ClashError struct {
 
 // Error names the file and both formats.
 func (e *ClashError) Error() string {
-	return fmt.Sprintf("open %s as %s: the file looks like %s (%s)", store.Redact(e.Path), e.Want,
-		e.Have.Name,
+	return fmt.Sprintf("open %s as %s: the file looks like %s (%s)", store.Redact(e.Path), e.Want, e.Have.Name,
 		e.Have.Doc)
 }
 

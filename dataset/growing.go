@@ -45,8 +45,7 @@ const lookEvery = 200 * time.Millisecond
 
 // OpenGrowing starts at the first step. open opens the sources of a generation and says how to close them;
 // it returns ErrNotYet where it is not there, and io.EOF behind the last one.
-func OpenGrowing(cfg LoaderConfig, enc Encoder,
-	open func(gen int64) ([]Weighted, func(), error)) (*Growing, error) {
+func OpenGrowing(cfg LoaderConfig, enc Encoder, open func(gen int64) ([]Weighted, func(), error)) (*Growing, error) {
 	cfg.Passes, cfg.KeepLast = 1, true
 	g := &Growing{cfg: cfg, enc: enc, open: open, starts: map[int64]Position{}, closed: make(chan struct{})}
 	return g, g.enter(0, 0)

@@ -51,8 +51,7 @@ func (m *maker) look(in *Inspection, source int, d *pendingDoc, found func(Bad))
 	}
 	if bad != nil {
 		in.Bad++
-		found(Bad{Source: m.cfg.Sources[source].Source.Name(), Document: d.doc, Place: bad.Place,
-			Reason: bad.Reason})
+		found(Bad{Source: m.cfg.Sources[source].Source.Name(), Document: d.doc, Place: bad.Place, Reason: bad.Reason})
 		return
 	}
 	if d.out.left != "" {

@@ -138,8 +138,7 @@ func (c *LoaderConfig) fill() error {
 	if c.Packing == "" {
 		c.Packing = PackBestFit
 	}
-	need(c.Mode == ModePretrain || c.Mode == ModeSFT, "mode %q; it must be %q or %q", c.Mode, ModePretrain,
-		ModeSFT)
+	need(c.Mode == ModePretrain || c.Mode == ModeSFT, "mode %q; it must be %q or %q", c.Mode, ModePretrain, ModeSFT)
 	need(slices.Contains(Packings(), c.Packing), "packing %q; it must be one of %v", c.Packing, Packings())
 	need(c.Vocab >= 0 && c.Vocab <= math.MaxInt32, "a vocabulary of %d ids", c.Vocab)
 	need(c.Vocab == 0 || int(c.EOD) < c.Vocab && int(c.Pad) < c.Vocab,
@@ -149,8 +148,7 @@ func (c *LoaderConfig) fill() error {
 		"a global batch of %d is not a multiple of the microbatch of %d", c.GlobalBatch, c.MicroBatch)
 	need(c.Shuffle >= 0 && c.Window >= 1 && c.Readers >= 1 && c.Encoders >= 1 && c.Decoders >= 1 &&
 		c.HoldBytes >= 0 && c.Passes >= 0 && c.OrderWindow >= 0 && c.MediaMax >= 0,
-		"a count is negative: shuffle %d, window %d, readers %d, passes %d", c.Shuffle, c.Window,
-		c.Readers, c.Passes)
+		"a count is negative: shuffle %d, window %d, readers %d, passes %d", c.Shuffle, c.Window, c.Readers, c.Passes)
 	return errors.Join(append(errs, c.fillSources())...)
 }
 
@@ -171,8 +169,7 @@ func (c *LoaderConfig) fillSources() error {
 		}
 	}
 	if weighted > 0 && weighted < len(list) {
-		return fmt.Errorf("loader: %d of %d sources have a weight; give all of them one, or none", weighted,
-			len(list))
+		return fmt.Errorf("loader: %d of %d sources have a weight; give all of them one, or none", weighted, len(list))
 	}
 	if weighted == 0 {
 		all, err := Concat(list...)
@@ -188,9 +185,8 @@ func (c *LoaderConfig) fillSources() error {
 func (c *LoaderConfig) checkEncoders(enc Encoder) error {
 	for _, s := range c.Sources {
 		k := s.Source.Kind()
-		if k == KindText && enc == nil || k == KindChat && c.Chat == nil ||
-			(k == KindParts || k == KindEpisodes || k == KindPairs ||
-				k == KindJudged || k == KindPrompts || k == KindSimilar) && c.Samples == nil {
+		if k == KindText && enc == nil || k == KindChat && c.Chat == nil || (k == KindParts || k == KindEpisodes ||
+			k == KindPairs || k == KindJudged || k == KindPrompts || k == KindSimilar) && c.Samples == nil {
 			return fmt.Errorf("loader: %s holds %s and there is no encoder for it", s.Source.Name(), k)
 		}
 	}

@@ -56,8 +56,7 @@ func ReadManifest(path string) (list []Generation, whole int64, err error) {
 	}
 	defer f.Close()
 	if f.Size() > manifestMax {
-		return nil, 0, fmt.Errorf("%s: %d bytes, over the limit of %d", store.Redact(path), f.Size(),
-			manifestMax)
+		return nil, 0, fmt.Errorf("%s: %d bytes, over the limit of %d", store.Redact(path), f.Size(), manifestMax)
 	}
 	text := make([]byte, f.Size())
 	if _, err := f.ReadAt(text, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -73,8 +72,7 @@ func ReadManifest(path string) (list []Generation, whole int64, err error) {
 		}
 		switch {
 		case g.Number != int64(len(list)) || g.Before != before:
-			return nil, 0, fmt.Errorf("%s: it does not follow the line before: the file was "+
-				"changed; restore it", place)
+			return nil, 0, fmt.Errorf("%s: it does not follow the line before: the file was changed; restore it", place)
 		case len(list) > 0 && list[len(list)-1].End:
 			return nil, 0, fmt.Errorf("%s: it follows the end", place)
 		case g.End == (len(g.Shards) > 0):

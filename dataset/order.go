@@ -78,8 +78,7 @@ func newOrder(n, window int64, seed uint64, pass, source int64) order {
 		return &p
 	}
 	run := max(1, window/orderRuns)
-	w := &windowOrder{n: n, run: run, runs: max(1, window/run), seed: seed, pass: pass,
-		source: source, at: -1}
+	w := &windowOrder{n: n, run: run, runs: max(1, window/run), seed: seed, pass: pass, source: source, at: -1}
 	w.order = NewPermutation(max(1, n/run), seed, pass, blockOrder, source)
 	return w
 }

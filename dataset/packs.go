@@ -43,8 +43,7 @@ func (m *maker) packs() ([]row, error) {
 	for _, bin := range m.alike(items, sizes) {
 		var r row
 		for _, i := range bin {
-			r.segments, r.origins = append(r.segments, items[i].segments...),
-				append(r.origins, items[i].origin)
+			r.segments, r.origins = append(r.segments, items[i].segments...), append(r.origins, items[i].origin)
 		}
 		rows = append(rows, r)
 	}
@@ -106,8 +105,7 @@ func (m *maker) document(source int) (item, error) {
 		return item{}, err
 	}
 	sample := m.at.Sample
-	o := Origin{Sample: sample, Source: source, Pass: s.Pass, Document: d.doc, Key: d.out.key,
-		Place: d.out.place}
+	o := Origin{Sample: sample, Source: source, Pass: s.Pass, Document: d.doc, Key: d.out.key, Place: d.out.place}
 	m.advance(&s, source)
 	s.Taken++
 	m.at.Sources[source] = s
@@ -126,8 +124,7 @@ func (m *maker) mediaFault(t tokens) string {
 		return fmt.Sprintf("it has %d media, over the limit of %d a row", len(t.media), n)
 	}
 	n := len(t.ids)
-	if n <= m.cfg.SeqLen || m.cfg.DropLong || len(t.media) == 0 ||
-		t.media[len(t.media)-1].end() <= m.cfg.SeqLen {
+	if n <= m.cfg.SeqLen || m.cfg.DropLong || len(t.media) == 0 || t.media[len(t.media)-1].end() <= m.cfg.SeqLen {
 		return ""
 	}
 	return fmt.Sprintf("it has %d tokens, over the sequence length of %d, and cutting it there would "+

@@ -42,8 +42,7 @@ func ExpandPaths(path string) ([]string, error) {
 		}
 		found, err := glob(w)
 		if err != nil || len(found) == 0 {
-			return nil, fmt.Errorf("open %s: no file matches (%w)", store.Redact(w),
-				errors.Join(err, fs.ErrNotExist))
+			return nil, fmt.Errorf("open %s: no file matches (%w)", store.Redact(w), errors.Join(err, fs.ErrNotExist))
 		}
 		out = append(out, found...)
 	}

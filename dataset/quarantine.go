@@ -96,8 +96,7 @@ func ReadQuarantine(path string) ([]Bad, error) {
 // load reads a file and returns how many bytes of it are whole lines.
 func (q *Quarantine) load(path string) (size int64, err error) {
 	if info, err := os.Stat(path); err == nil && info.Size() > quarantineBytesMax {
-		return 0, fmt.Errorf("quarantine %s: %d bytes, over the limit of %d", path, info.Size(),
-			quarantineBytesMax)
+		return 0, fmt.Errorf("quarantine %s: %d bytes, over the limit of %d", path, info.Size(), quarantineBytesMax)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

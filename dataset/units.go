@@ -110,8 +110,7 @@ func (u *units) measure(enc Encoder) error {
 		text := d.Text[:textCut(d.Text, 1, max(1, int64(len(d.Text))/measureBytes))]
 		some, err := Encode(enc, text, false)
 		if err != nil {
-			return fmt.Errorf("document %d of %s: %s: %w", k*(u.source.Len()/n), u.source.Name(),
-				d.Place, err)
+			return fmt.Errorf("document %d of %s: %s: %w", k*(u.source.Len()/n), u.source.Name(), d.Place, err)
 		}
 		bytes, ids = bytes+len(text), ids+len(some)
 	}

@@ -93,8 +93,7 @@ func Range(s Source, from, to float64) Source {
 
 // Slice returns the documents from to to-1 of a source, as Range does.
 func Slice(s Source, from, to int64) Source {
-	return &part{Source: s, from: from, n: max(to-from, 0),
-		label: fmt.Sprintf("documents %d to %d", from, to)}
+	return &part{Source: s, from: from, n: max(to-from, 0), label: fmt.Sprintf("documents %d to %d", from, to)}
 }
 
 // Sampled is Range over the documents in an order that depends on the seed: parts with the same seed that do

@@ -169,8 +169,7 @@ func (c *cutter) open(j int, first bool) error {
 	c.rows = nil
 	ids, from, size := d.out.ids, 0, c.cfg.SeqLen
 	for ; !c.cfg.Sequential && len(ids)-from > size; from += size {
-		w := window{tokens: ids[from : from+size+1],
-			origins: []Origin{c.origin(stretch{d, s.Pass, s.Doc, from})}}
+		w := window{tokens: ids[from : from+size+1], origins: []Origin{c.origin(stretch{d, s.Pass, s.Doc, from})}}
 		c.rows = append(c.rows, w)
 	}
 	// One token behind full rows was their label, and joined with another document it would teach nothing.
@@ -254,8 +253,7 @@ func (m *maker) windowRow(w window, sample int64) row {
 		if i+1 < len(bounds) {
 			to = bounds[i+1]
 		}
-		r.segments = append(r.segments, segment{sample: sample, tokens: w.tokens[from:to],
-			labels: labels[from:to]})
+		r.segments = append(r.segments, segment{sample: sample, tokens: w.tokens[from:to], labels: labels[from:to]})
 	}
 	return r
 }

@@ -121,9 +121,8 @@ func Open(device string, o Options) (Backend, error) {
 		o.Which = which
 		return m.Open(o)
 	case builtWith[name] != "":
-		return nil, fmt.Errorf("device %q: this program was built without it and has %v; one built with "+
-			"go build -tags %s has it",
-			device, Backends(), builtWith[name])
+		return nil, fmt.Errorf("device %q: this program was built without it and has %v; one built with go build "+
+			"-tags %s has it", device, Backends(), builtWith[name])
 	}
 	return nil, fmt.Errorf("device %q: this build has %v", device, Backends())
 }

@@ -164,8 +164,7 @@ func checkThen(c *Call) error {
 		}
 		for _, o := range t.Out {
 			if o.Len() != c.Out[0].Len() {
-				return fmt.Errorf("epilogue %s: %d elements of a product with %d", t.Op, o.Len(),
-					c.Out[0].Len())
+				return fmt.Errorf("epilogue %s: %d elements of a product with %d", t.Op, o.Len(), c.Out[0].Len())
 			}
 		}
 	}
@@ -299,8 +298,7 @@ func (b *binding) dtype(o operand, t *tensor.Tensor) error {
 		have.is, have.known = t.DType, true
 		return nil
 	}
-	return fmt.Errorf("operand %s is %v, want %s (A is the dtype of all A operands)", o.name, t,
-		join(o.dtypes))
+	return fmt.Errorf("operand %s is %v, want %s (A is the dtype of all A operands)", o.name, t, join(o.dtypes))
 }
 
 func join(types []dtype) string {
@@ -365,8 +363,7 @@ func checkNumerators(w *tensor.Tensor, l []*tensor.Tensor) error {
 		return nil
 	}
 	if n := (w.Shape[0] + LSEBlock - 1) / LSEBlock; have != 2 || l[1].Shape[1] != n {
-		return fmt.Errorf("operands e and top are %v, want both, and %d maxima a row for %d columns", l, n,
-			w.Shape[0])
+		return fmt.Errorf("operands e and top are %v, want both, and %d maxima a row for %d columns", l, n, w.Shape[0])
 	}
 	return nil
 }

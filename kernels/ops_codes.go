@@ -69,13 +69,10 @@ func (g *Grain) Decode(codes []byte, row []float32) {
 	}
 }
 
-var _ = register(
-	Spec{Op: EncodeRows, Sig: "x[...,k]A -> y[...,m]u8", Source: "arXiv:2412.19437, section 3.3",
-		Doc: "Each row as activations are rounded in Precisions[I[1]]: a byte of e4m3 a number, and behind them the scale " +
-			"of each block in float32."},
-	Spec{Op: DecodeRows, Sig: "x[...,m]u8 -> y[...,k]A",
-		Doc: "What encode_rows has written, rounded once to A: the numbers of rounded."},
-)
+var _ = register(Spec{Op: EncodeRows, Sig: "x[...,k]A -> y[...,m]u8", Source: "arXiv:2412.19437, section 3.3",
+	Doc: "Each row as activations are rounded in Precisions[I[1]]: a byte of e4m3 a number, and behind " +
+		"them the scale of each block in float32."}, Spec{Op: DecodeRows, Sig: "x[...,m]u8 -> y[...,k]A",
+	Doc: "What encode_rows has written, rounded once to A: the numbers of rounded."})
 
 func init() {
 	check := func(rows, codes int) func(c *Call) error {
@@ -87,8 +84,7 @@ func init() {
 			last := func(s []int) int { return s[len(s)-1] }
 			of := [2][]int{c.In[0].Shape, c.Out[0].Shape}
 			if want := CodesLen(last(of[rows]), Precisions[p].Act.Columns); last(of[codes]) != want {
-				return fmt.Errorf("%d bytes for a row of %d numbers, want %d", last(of[codes]),
-					last(of[rows]), want)
+				return fmt.Errorf("%d bytes for a row of %d numbers, want %d", last(of[codes]), last(of[rows]), want)
 			}
 			return nil
 		}

@@ -32,26 +32,21 @@ func convProducts(y, w []int) []Product {
 	return []Product{{Count: 1, M: prod(y) / int64(y[len(y)-1]), N: int64(w[0]), K: prod(w[1:])}}
 }
 
-var _ = register(
-	Spec{Op: Conv, Sig: "x[*]A w[*]A bias[f]A? -> y[*]A",
-		Products: func(in, out [][]int) []Product { return convProducts(out[0], in[1]) },
-		Source:   "torch.nn.functional.conv1d, conv2d, conv3d",
-		Doc: "x [n, s…, c], w [f, c/g, k…], y [n, o…, f], with one, two or three axes of space: y[n, o, " +
-			"j] = bias[j] + Σ x[n, o·stride - before + κ·dilation, c] · w[j, c, κ] over κ and the " +
-			"channels c of output j's group; inputs outside x are 0. The g groups of channels follow " +
-			"from the shapes. I[1], I[2] and I[3] are the windows of the axes (Window.Pack), the " +
-			"outermost first; sizes are those of w. Sums in float32, rounded once."},
-	Spec{Op: ConvDX, Sig: "dy[*]A w[*]A bias[c]A? -> dx[*]A",
-		Products: func(in, out [][]int) []Product { return convProducts(in[0], in[1]) },
-		Source:   "torch.nn.functional.conv_transpose1d and its kin",
-		Doc: "dx[n, i, c] = bias[c] + Σ dy[n, o, j] · w[j, c, κ] over all o and κ with o·stride - before " +
-			"+ κ·dilation = i: the gradient of conv to x, where bias is absent, and a transposed " +
-			"convolution. The size of dx is the caller's, since a stride leaves several."},
+var _ = register(Spec{Op: Conv, Sig: "x[*]A w[*]A bias[f]A? -> y[*]A",
+	Products: func(in, out [][]int) []Product { return convProducts(out[0], in[1]) },
+	Source:   "torch.nn.functional.conv1d, conv2d, conv3d", Doc: "x [n, s…, c], w [f, c/g, k…], y [n, o…, f], with " +
+		"one, two or three axes of space: y[n, o, j] = bias[j] + Σ x[n, o·stride - before + κ·dilation, c] · w[j, c, " +
+		"κ] over κ and the channels c of output j's group; inputs outside x are 0. The g groups of channels follow " +
+		"from the shapes. I[1], I[2] and I[3] are the windows of the axes (Window.Pack), the outermost first; sizes " +
+		"are those of w. Sums in float32, rounded once."}, Spec{Op: ConvDX, Sig: "dy[*]A w[*]A bias[c]A? -> dx[*]A",
+	Products: func(in, out [][]int) []Product { return convProducts(in[0], in[1]) },
+	Source:   "torch.nn.functional.conv_transpose1d and its kin", Doc: "dx[n, i, c] = bias[c] + Σ dy[n, o, j] " +
+		"· w[j, c, κ] over all o and κ with o·stride - before + κ·dilation = i: the gradient of conv to x, where " +
+		"bias is absent, and a transposed convolution. The size of dx is the caller's, since a stride leaves several."},
 	Spec{Op: ConvDW, Sig: "dy[*]A x[*]A -> dw[*]f32",
 		Products: func(in, out [][]int) []Product { return convProducts(in[0], out[0]) },
-		Doc: "dw[j, c, κ] = Σ dy[n, o, j] · x[n, o·stride - before + κ·dilation, c] over n and o: the " +
-			"gradient of conv to w. I[0] = Accumulate adds into dw. The gradient of bias is col_sum."},
-)
+		Doc: "dw[j, c, κ] = Σ dy[n, o, j] · x[n, o·stride - before + κ·dilation, c] over n and o: the gradient " +
+			"of conv to w. I[0] = Accumulate adds into dw. The gradient of bias is col_sum."})
 
 func init() {
 	extra[Conv] = func(c *Call) error { return checkConv(c, c.In[0], c.In[1], c.Out[0]) }
@@ -87,8 +82,7 @@ func checkConv(c *Call, x, w, y *tensor.Tensor) error {
 			return err
 		}
 		if have, want := y.Shape[1+i], win.Out(x.Shape[1+i]); have != want {
-			return fmt.Errorf("axis %d of space has %d outputs, a window %+v gives %d of %d", i, have, win,
-				want,
+			return fmt.Errorf("axis %d of space has %d outputs, a window %+v gives %d of %d", i, have, win, want,
 				x.Shape[1+i])
 		}
 	}

@@ -75,18 +75,14 @@ func KeptAt(product int) [2]int {
 	return [2]int{DelayedMost + of[0], DelayedMost + of[1]}
 }
 
-var _ = register(
-	Spec{Op: LargestTo, Sig: "x[...]f32 clip[3]f64? -> y[...]f32",
-		Doc: "y = max(x, y), number by number; with I[0] = 0, y = x, as add_to. With overflow = 1 nothing changes."},
-	Spec{Op: Greatest, Sig: "x[...,k]A w[*]A dy[...,n]A -> e[1,c]f32",
-		Doc: "The greatest magnitudes of x, w and dy in e[0, 0], e[0, 1] and e[0, 2], and 0 in all others: +Inf where " +
-			"a number is not finite, 0 of none."},
+var _ = register(Spec{Op: LargestTo, Sig: "x[...]f32 clip[3]f64? -> y[...]f32",
+	Doc: "y = max(x, y), number by number; with I[0] = 0, y = x, as add_to. With overflow = 1 nothing changes."},
+	Spec{Op: Greatest, Sig: "x[...,k]A w[*]A dy[...,n]A -> e[1,c]f32", Doc: "The greatest magnitudes of x, w " +
+		"and dy in e[0, 0], e[0, 1] and e[0, 2], and 0 in all others: +Inf where a number is not finite, 0 of none."},
 	Spec{Op: DelayedScales, Sig: "e[1,c]f32 clip[3]f64 -> scales[1,c]f32",
-		Source: "TransformerEngine, DelayedScaling (amax_compute_algo max)",
-		Doc: "Remember in place: the magnitudes e[0, 0:3] of a step go into histories of (c-16)/3 steps each, and the " +
-			"greatest of each history is what the next step's scales follow from. One that is not finite leaves the " +
-			"scale as it is. With overflow = 1 nothing changes."},
-)
+		Source: "TransformerEngine, DelayedScaling (amax_compute_algo max)", Doc: "Remember in place: the magnitudes " +
+			"e[0, 0:3] of a step go into histories of (c-16)/3 steps each, and the greatest of each history is what the next " +
+			"step's scales follow from. One that is not finite leaves the scale as it is. With overflow = 1 nothing changes."})
 
 func init() {
 	long := func(n int) error {

@@ -37,39 +37,28 @@ const (
 	VarianceLoss
 )
 
-var _ = register(
-	Spec{Op: Modulate, Sig: "x[...,d]A s[g,d]A|f32 b[g,d]A|f32? at[m]i32 -> y[...,d]A rstd[...]f32? " +
-		"mean[...]f32?",
-		Source: "arXiv:2212.09748 (adaptive norm)",
-		Doc: "y = z·(F[1] + s[at]) + b[at], where z is x normed as I[0] says, with F[0] under the root, " +
-			"and rstd and mean are wanted with the norms that have them. at has m indices for as many " +
-			"runs of rows of one length, of samples or of tokens, and rows take those rows of s and b. " +
-			"One outside them counts as zeros. In float32, rounded once."},
-	Spec{Op: ModulateDX, Sig: "dy[...,d]A x[...,d]A s[g,d]A|f32 at[m]i32 rstd[...]f32? mean[...]f32? -> " +
-		"dx[...,d]A",
-		Doc: "The gradient of modulate to x: with g = dy·(F[1] + s[at]), g itself, rstd·(g - mean(g) - " +
-			"z·mean(g·z)), or rstd·(g - z·mean(g·z))."},
-	Spec{Op: ModulateDW, Sig: "dy[...,d]A x[...,d]A at[m]i32 rstd[...]f32? mean[...]f32? -> " +
-		"ds[g,d]A|f32 db[g,d]A|f32?",
-		Doc: "ds[g] = Σ dy·z and db[g] = Σ dy over the rows with at = g, in their order in float32, " +
-			"rounded once."},
-	Spec{Op: Gate, Sig: "y[...,d]A g[g,d]A|f32 at[m]i32 x[...,d]A? -> z[...,d]A",
-		Doc: "z = x + g[at]·y, where an absent x is 0; rows outside g count as zeros. The gradient to y " +
-			"is the same call on dz without x, that to g is modulate_dw of plain rows dz and y."},
-	Spec{Op: Sinusoids, Sig: "t[n]f32 f[h]f32 -> y[n,m]A", Source: "arXiv:2006.11239",
-		Doc: "The features of n times: with a = F[0]·(t·f), rounded to float32 as it goes, sin(a) and " +
-			"then cos(a); cos first with I[0] = 1. m = 2h. No gradient."},
+var _ = register(Spec{Op: Modulate, Sig: "x[...,d]A s[g,d]A|f32 b[g,d]A|f32? at[m]i32 -> y[...,d]A " +
+	"rstd[...]f32? mean[...]f32?", Source: "arXiv:2212.09748 (adaptive norm)", Doc: "y = z·(F[1] + s[at]) " +
+	"+ b[at], where z is x normed as I[0] says, with F[0] under the root, and rstd and mean are wanted with " +
+	"the norms that have them. at has m indices for as many runs of rows of one length, of samples or of " +
+	"tokens, and rows take those rows of s and b. One outside them counts as zeros. In float32, rounded once."},
+	Spec{Op: ModulateDX, Sig: "dy[...,d]A x[...,d]A s[g,d]A|f32 at[m]i32 rstd[...]f32? mean[...]f32? -> dx[...,d]A",
+		Doc: "The gradient of modulate to x: with g = dy·(F[1] + s[at]), g itself, " +
+			"rstd·(g - mean(g) - z·mean(g·z)), or rstd·(g - z·mean(g·z))."}, Spec{Op: ModulateDW,
+		Sig: "dy[...,d]A x[...,d]A at[m]i32 rstd[...]f32? mean[...]f32? -> ds[g,d]A|f32 db[g,d]A|f32?",
+		Doc: "ds[g] = Σ dy·z and db[g] = Σ dy over the rows with at = g, in their order in float32, rounded once."},
+	Spec{Op: Gate, Sig: "y[...,d]A g[g,d]A|f32 at[m]i32 x[...,d]A? -> z[...,d]A", Doc: "z = x + g[at]·y, " +
+		"where an absent x is 0; rows outside g count as zeros. The gradient to y is the same call on dz without " +
+		"x, that to g is modulate_dw of plain rows dz and y."}, Spec{Op: Sinusoids, Sig: "t[n]f32 f[h]f32 -> y[n,m]A",
+		Source: "arXiv:2006.11239", Doc: "The features of n times: with a = F[0]·(t·f), rounded " +
+			"to float32 as it goes, sin(a) and then cos(a); cos first with I[0] = 1. m = 2h. No gradient."},
 	Spec{Op: PointLoss, Sig: "x[...,d]A y[...,d]A|f32 weight[m]f32 mask[...,d]A|f32? -> loss[1]f32",
-		Doc: "m weights are of as many runs of rows of one length: of samples or of rows. loss = Σ " +
-			"weight·mask·l(x, y) over all elements, l as I[0] and F[0] say; an absent mask is 1. An " +
-			"element whose weight or mask is 0 counts as nothing, whatever x and y hold. As in nll the " +
-			"division by what is counted is in the weights."},
-	Spec{Op: PointLossDX, Sig: "x[...,d]A y[...,d]A|f32 weight[m]f32 mask[...,d]A|f32? seed[1]f32 -> " +
-		"dx[...,d]A",
-		Doc: "dx = seed·weight·mask·∂l/∂x, 0 where weight or mask is 0. The loss and its gradient read x " +
-			"and y once each: one call for both would write what the backward only reads again, and hold " +
-			"it until then."},
-)
+		Doc: "m weights are of as many runs of rows of one length: of samples or of rows. loss = Σ weight·mask·l(x, " +
+			"y) over all elements, l as I[0] and F[0] say; an absent mask is 1. An element whose weight or mask is " +
+			"0 counts as nothing, whatever x and y hold. As in nll the division by what is counted is in the weights."},
+	Spec{Op: PointLossDX, Sig: "x[...,d]A y[...,d]A|f32 weight[m]f32 mask[...,d]A|f32? seed[1]f32 -> dx[...,d]A",
+		Doc: "dx = seed·weight·mask·∂l/∂x, 0 where weight or mask is 0. The loss and its gradient read x and y " +
+			"once each: one call for both would write what the backward only reads again, and hold it until then."})
 
 // optional is operand i of a list, nil where it is left out.
 func optional(l []*tensor.Tensor, i int) *tensor.Tensor {

@@ -8,14 +8,12 @@ const (
 	FakeQuantDW Op = "fake_quant_dw"
 )
 
-var _ = register(
-	Spec{Op: FakeQuant, Sig: "w[...,k]A -> y[...,k]A", Source: "arXiv:1712.05877; torchao 0.18, IntxFakeQuantizer",
-		Doc: "Groups of I[2] numbers of a row, 0 being all of it, have a scale s: the greatest magnitude over half of " +
-			"2^I[1] - 1, and at least 2^-23. y = min(max(round(w·(1/s)), -2^(I[1]-1)), 2^(I[1]-1) - 1)·s, in float32 " +
-			"with ties to even, rounded once to A."},
-	Spec{Op: FakeQuantDW, Sig: "dy[...,k]f32 w[...,k]A -> dw[...,k]f32",
-		Doc: "The gradient of fake_quant as if nothing were rounded: dy, and 0 where w was beyond the least or the " +
-			"greatest whole number."})
+var _ = register(Spec{Op: FakeQuant, Sig: "w[...,k]A -> y[...,k]A",
+	Source: "arXiv:1712.05877; torchao 0.18, IntxFakeQuantizer", Doc: "Groups of I[2] numbers of a row, " +
+		"0 being all of it, have a scale s: the greatest magnitude over half of 2^I[1] - 1, and at least 2^-23. y " +
+		"= min(max(round(w·(1/s)), -2^(I[1]-1)), 2^(I[1]-1) - 1)·s, in float32 with ties to even, rounded once to A."},
+	Spec{Op: FakeQuantDW, Sig: "dy[...,k]f32 w[...,k]A -> dw[...,k]f32", Doc: "The gradient of fake_quant as if " +
+		"nothing were rounded: dy, and 0 where w was beyond the least or the greatest whole number."})
 
 // Fake is how a weight is rounded while it learns: to whole numbers of so many bits, with a scale for a group of
 // columns, 0 being a whole row. The zero value is not at all.

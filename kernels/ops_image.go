@@ -42,55 +42,40 @@ const (
 	MeanIn          // the mean of those within the input, 0 of none
 )
 
-var _ = register(
-	Spec{Op: GroupNorm, Sig: "x[n,...,c]A w[c]A b[c]A? -> y[n,...,c]A rstd[n,g]f32 mean[n,g]f32",
-		Source: "arXiv:1803.08494",
-		Doc: "With mean and rstd = 1/sqrt(var + F[0]) of each sample's groups of c/g channels over " +
-			"all places: y = (x - mean)·rstd·w + b. In float32, rounded once."},
+var _ = register(Spec{Op: GroupNorm, Sig: "x[n,...,c]A w[c]A b[c]A? -> y[n,...,c]A rstd[n,g]f32 mean[n,g]f32",
+	Source: "arXiv:1803.08494", Doc: "With mean and rstd = 1/sqrt(var + F[0]) of each sample's " +
+		"groups of c/g channels over all places: y = (x - mean)·rstd·w + b. In float32, rounded once."},
 	Spec{Op: GroupNormDX, Sig: "dy[n,...,c]A x[n,...,c]A w[c]A rstd[n,g]f32 mean[n,g]f32 -> dx[n,...,c]A",
-		Doc: "With e = dy·w and z = (x - mean)·rstd: dx = rstd·(e - mean(e) - z·mean(e·z)), means over " +
-			"what x's are."},
+		Doc: "With e = dy·w and z = (x - mean)·rstd: dx = rstd·(e - mean(e) - z·mean(e·z)), means over what x's are."},
 	Spec{Op: GroupNormDW, Sig: "dy[n,...,c]A x[n,...,c]A rstd[n,g]f32 mean[n,g]f32 -> dw[c]f32",
-		Doc: "dw = Σ over samples and places of dy·z. I[0] = Accumulate adds into dw. The gradient of b " +
-			"is col_sum."},
-	Spec{Op: GroupMoments, Sig: "x[n,...,c]A -> mean[n,g]f32 square[n,g]f32",
-		Doc: "The statistics of group_norm by themselves, of places that are a part of all: mean, and the mean " +
-			"of (x - mean)² over the part."},
+		Doc: "dw = Σ over samples and places of dy·z. I[0] = Accumulate adds into dw. The gradient of b is col_sum."},
+	Spec{Op: GroupMoments, Sig: "x[n,...,c]A -> mean[n,g]f32 square[n,g]f32", Doc: "The statistics of " +
+		"group_norm by themselves, of places that are a part of all: mean, and the mean of (x - mean)² over the part."},
 	Spec{Op: GroupJoin, Sig: "mean[m,g]f32 square[m,g]f32 -> rstd[n,g]f32 mean[n,g]f32",
-		Doc: "Those of all of m/n parts of as many places each, row k·n + i of part k of sample i: mean is the " +
-			"parts' mean, var that of square + (part's mean - mean)², rstd = 1/sqrt(var + F[0])."},
+		Doc: "Those of all of m/n parts of as many places each, row k·n + i of part k of sample i: " +
+			"mean is the parts' mean, var that of square + (part's mean - mean)², rstd = 1/sqrt(var + F[0])."},
 	Spec{Op: GroupScale, Sig: "x[n,...,c]A w[c]A b[c]A? rstd[n,g]f32 mean[n,g]f32 -> y[n,...,c]A",
 		Doc: "group_norm by given statistics: y = (x - mean)·rstd·w + b. In float32, rounded once."},
-	Spec{Op: GroupScaleDX,
-		Sig: "dy[1,...,c]A x[1,...,c]A w[c]A rstd[1,g]f32 mean[1,g]f32 dw[c]f32 db[c]f32 -> " +
-			"dx[1,...,c]A",
-		Doc: "group_norm_dx of one sample of which this is a part: dw = Σ dy·z and db = Σ dy over all of its I[0] " +
-			"places. With N = I[0]·c/g: dx = rstd·(dy·w - Σ w·db/N - z·Σ w·dw/N), sums over the channels of a group."},
-	Spec{Op: FrozenNorm, Sig: "x[...,c]A w[c]A b[c]A mean[c]A|f32 var[c]A|f32 -> y[...,c]A rstd[1,c]f32 " +
-		"center[1,c]f32",
-		Doc: "Batch norm of statistics that do not change: rstd = 1/sqrt(var + F[0]), center = mean, y = " +
-			"(x - mean)·rstd·w + b. The gradient to w is group_norm_dw of [1, …, c]."},
+	Spec{Op: GroupScaleDX, Sig: "dy[1,...,c]A x[1,...,c]A w[c]A rstd[1,g]f32 mean[1,g]f32 dw[c]f32 db[c]f32 " +
+		"-> dx[1,...,c]A", Doc: "group_norm_dx of one sample of which this is a part: dw = Σ dy·z and db = Σ dy over " +
+		"all of its I[0] places. With N = I[0]·c/g: dx = rstd·(dy·w - Σ w·db/N - z·Σ w·dw/N), sums over the channels " +
+		"of a group."}, Spec{Op: FrozenNorm, Sig: "x[...,c]A w[c]A b[c]A mean[c]A|f32 var[c]A|f32 -> y[...,c]A " +
+		"rstd[1,c]f32 center[1,c]f32", Doc: "Batch norm of statistics that do not change: rstd = 1/sqrt(var " +
+		"+ F[0]), center = mean, y = (x - mean)·rstd·w + b. The gradient to w is group_norm_dw of [1, …, c]."},
 	Spec{Op: FrozenNormDX, Sig: "dy[...,c]A w[c]A rstd[1,c]f32 -> dx[...,c]A", Doc: "dx = dy·rstd·w."},
-	Spec{Op: Resize, Sig: "x[n,...,c]A -> y[*]A",
-		Source: "torch.nn.functional.interpolate, align_corners = False",
-		Doc: "[n, s…, c] to another size of its one to three axes of space, that of y. I[0] is the kind, " +
-			"Nearest or Bilinear, of each axis by itself. Weights and sums in float32, rounded once."},
+	Spec{Op: Resize, Sig: "x[n,...,c]A -> y[*]A", Source: "torch.nn.functional.interpolate, align_corners = False",
+		Doc: "[n, s…, c] to another size of its one to three axes of space, that of y. I[0] is the " +
+			"kind, Nearest or Bilinear, of each axis by itself. Weights and sums in float32, rounded once."},
 	Spec{Op: ResizeBwd, Sig: "dy[n,...,c]A -> dx[*]A", Doc: "The gradient of resize; dx has the size of x."},
-	Spec{Op: Pool, Sig: "x[n,...,c]A -> y[*]A",
-		Source: "torch.nn.functional.max_pool2d, avg_pool2d and their kin",
-		Doc: "What a window of [n, s…, c] has, by channel. I[0] is the kind; I[1], I[2], I[3] are the " +
-			"windows of the axes (Window.Pack), the outermost first, as of conv but that padding counts " +
-			"as nothing, or as zeros."},
-	Spec{Op: PoolBwd, Sig: "dy[*]A x[n,...,c]A? -> dx[*]A",
-		Doc: "The gradient of pool; x is wanted with MaxPool alone, whose dy goes to the input that was " +
-			"taken."},
-	Spec{Op: Pad, Sig: "x[n,...,c]T -> y[*]T",
-		Doc: "[n, s…, c] between zeros: I[1], I[2], I[3] are windows (Window.Pack) of which Before and " +
-			"After count; negative ones leave places out. The gradient is pad by as much less."},
-	Spec{Op: Permute, Sig: "x[*]T -> y[*]T",
-		Doc: "Axis i of y is axis p of x, where p is the i-th of the digits of I[0] to the base 16, the " +
-			"lowest first. The gradient is the same with the inverse order."},
-)
+	Spec{Op: Pool, Sig: "x[n,...,c]A -> y[*]A", Source: "torch.nn.functional.max_pool2d, avg_pool2d and their kin",
+		Doc: "What a window of [n, s…, c] has, by channel. I[0] is the kind; I[1], I[2], I[3] are the windows of " +
+			"the axes (Window.Pack), the outermost first, as of conv but that padding counts as nothing, or as zeros."},
+	Spec{Op: PoolBwd, Sig: "dy[*]A x[n,...,c]A? -> dx[*]A", Doc: "The gradient of pool; x is wanted with " +
+		"MaxPool alone, whose dy goes to the input that was taken."}, Spec{Op: Pad, Sig: "x[n,...,c]T -> y[*]T",
+		Doc: "[n, s…, c] between zeros: I[1], I[2], I[3] are windows (Window.Pack) of which " +
+			"Before and After count; negative ones leave places out. The gradient is pad by as much less."},
+	Spec{Op: Permute, Sig: "x[*]T -> y[*]T", Doc: "Axis i of y is axis p of x, where p is the i-th of the digits " +
+		"of I[0] to the base 16, the lowest first. The gradient is the same with the inverse order."})
 
 // spaceShape wants shapes of samples and channels alike with one to three axes of space between.
 func spaceShape(x, y *tensor.Tensor) error {
@@ -120,8 +105,7 @@ func checkWindowed(c *Call, x, y *tensor.Tensor, pooled bool) error {
 			return fmt.Errorf("axis %d of space has a window of size %d", i, w.Size)
 		}
 		if want := w.Out(x.Shape[1+i]); y.Shape[1+i] != want {
-			return fmt.Errorf("axis %d of space has %d places, a window %+v gives %d of %d", i, y.Shape[1+i],
-				w,
+			return fmt.Errorf("axis %d of space has %d places, a window %+v gives %d of %d", i, y.Shape[1+i], w,
 				want, x.Shape[1+i])
 		}
 	}

@@ -8,12 +8,10 @@ const (
 	JoinHeadsBwd Op = "join_heads_bwd"
 )
 
-var _ = register(
-	Spec{Op: JoinHeads, Sig: "shared[t,1,r]A each[t,h,n]A -> y[t,h,d]A", Source: "arXiv:2405.04434 §2.1",
-		Doc: "Row j of y[i], of r+n numbers, is shared[i] and then each[i,j]."},
+var _ = register(Spec{Op: JoinHeads, Sig: "shared[t,1,r]A each[t,h,n]A -> y[t,h,d]A",
+	Source: "arXiv:2405.04434 §2.1", Doc: "Row j of y[i], of r+n numbers, is shared[i] and then each[i,j]."},
 	Spec{Op: JoinHeadsBwd, Sig: "dy[t,h,d]A -> dshared[t,1,r]A deach[t,h,n]A",
-		Doc: "The gradients of join_heads: dshared sums over heads in their order in float32, rounded once."},
-)
+		Doc: "The gradients of join_heads: dshared sums over heads in their order in float32, rounded once."})
 
 func init() {
 	extra[JoinHeads] = func(c *Call) error {

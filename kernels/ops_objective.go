@@ -19,38 +19,29 @@ const (
 	ContrastBwd Op = "contrast_bwd"
 )
 
-var _ = register(
-	Spec{Op: TokenNLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 -> y[t]f32",
-		Doc: "y = lse - hit in float32, minus the log-probability of the target; 0 where target < 0."},
-	Spec{Op: LogitsNLL, Sig: "z[t,v]f32 target[t]i32 -> y[t]f32",
-		Doc: "y = log Σ exp z - z[target], 0 where target < 0, with z under a soft cap F[0] > 0 as in " +
-			"linear_lse. " +
-			"The bits are those of linear_lse, lse_join and token_nll of an unsharded vocabulary with " +
-			"logits z, " +
-			"whose activations have the dtype of number I[0]. With I[1] = p > 1 they are those of a " +
-			"vocabulary in p shards of equal numbers of rows, rounded up."},
+var _ = register(Spec{Op: TokenNLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 -> y[t]f32",
+	Doc: "y = lse - hit in float32, minus the log-probability of the target; 0 where target < 0."},
+	Spec{Op: LogitsNLL, Sig: "z[t,v]f32 target[t]i32 -> y[t]f32", Doc: "y = log Σ exp z - z[target], 0 where " +
+		"target < 0, with z under a soft cap F[0] > 0 as in linear_lse. The bits are those of linear_lse, lse_join " +
+		"and token_nll of an unsharded vocabulary with logits z, whose activations have the dtype of number " +
+		"I[0]. With I[1] = p > 1 they are those of a vocabulary in p shards of equal numbers of rows, rounded up."},
 	Spec{Op: Objective, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 -> loss[1]f32",
-		Doc: "The loss of number I[0] of package objective over rows with log-probabilities F[0]·x, in " +
-			"float64, in row order, rounded once. p are its parameters, more its columns."},
+		Doc: "The loss of number I[0] of package objective over rows with log-probabilities " +
+			"F[0]·x, in float64, in row order, rounded once. p are its parameters, more its columns."},
 	Spec{Op: ObjectiveBwd, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 seed[1]f32 -> dx[t]f32",
-		Doc: "The gradient of objective to x, times seed, in float64, rounded once."},
-)
+		Doc: "The gradient of objective to x, times seed, in float64, rounded once."})
 
-var _ = register(
-	Spec{Op: Divergence, Sig: "z[t,v]f32 teacher[t,v]f32 weight[t]f32 p[n]f32 -> loss[1]f32",
-		Doc: "Σ weight·f over rows, f the loss of number I[0] of package objective on two rows of logits, in " +
-			"float64, in row order, rounded once. p are its parameters. Rows of weight 0 are not read."},
+var _ = register(Spec{Op: Divergence, Sig: "z[t,v]f32 teacher[t,v]f32 weight[t]f32 p[n]f32 -> loss[1]f32",
+	Doc: "Σ weight·f over rows, f the loss of number I[0] of package objective on two rows of logits, " +
+		"in float64, in row order, rounded once. p are its parameters. Rows of weight 0 are not read."},
 	Spec{Op: DivergenceBwd, Sig: "z[t,v]f32 teacher[t,v]f32 weight[t]f32 p[n]f32 seed[1]f32 -> dz[t,v]f32",
-		Doc: "The gradient of divergence to z, times seed, in float64, rounded once."},
-)
+		Doc: "The gradient of divergence to z, times seed, in float64, rounded once."})
 
-var _ = register(
-	Spec{Op: Contrast, Sig: "x[t,d]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 -> loss[1]f32",
-		Doc: "The loss of number I[0] of package objective over the vectors of sequences, of which x has the rows, in " +
-			"float64, in row order, rounded once. p are its parameters, more its columns."},
+var _ = register(Spec{Op: Contrast, Sig: "x[t,d]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 -> loss[1]f32",
+	Doc: "The loss of number I[0] of package objective over the vectors of sequences, of which " +
+		"x has the rows, in float64, in row order, rounded once. p are its parameters, more its columns."},
 	Spec{Op: ContrastBwd, Sig: "x[t,d]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 seed[1]f32 -> dx[t,d]f32",
-		Doc: "The gradient of contrast to x, times seed, in float64, rounded once."},
-)
+		Doc: "The gradient of contrast to x, times seed, in float64, rounded once."})
 
 // StoreContrast is contrast or contrast_bwd on the processor.
 func StoreContrast(c *Call) {
@@ -99,8 +90,7 @@ func StoreDivergence(c *Call) {
 // on a few numbers a row, which have one definition for the processor.
 func runObjective(c *Call) (loss float64, dx []float64) {
 	x, sign := c.In[0].F32(), float32(c.Attr.F[0])
-	r := &objective.Rows{LogP: make([]float32, len(x)), Seq: c.In[1].I32(), Weight: c.In[2].F32(),
-		More: c.In[3].F32()}
+	r := &objective.Rows{LogP: make([]float32, len(x)), Seq: c.In[1].I32(), Weight: c.In[2].F32(), More: c.In[3].F32()}
 	for i, v := range x {
 		r.LogP[i] = sign * v
 	}

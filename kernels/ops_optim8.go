@@ -10,15 +10,12 @@ import (
 // AdamW8 is AdamW with moments in eight bits.
 const AdamW8 Op = "adamw_8bit"
 
-var _ = register(
-	Spec{Op: AdamW8, Sig: "g[...,k]f32 hyper[H]f64 clip[3]f64 -> p[...,k]f32 m[...,k]u8 v[...,k]u8 ms[...,b]f32 vs[...,b]f32 " +
-		"q[...,k]A?",
-		Source: "arXiv:2110.02861, as torchao.optim.AdamW8bit",
-		Doc: "adamw whose moments are kept as places in a dynamic map of 256 numbers (DynamicMap: of m with, of v without a sign), " +
-			"each times a scale of its block of k/b numbers along the last axis: the greatest of them, 1e-12 at least. p is " +
-			"made of the moments as they are computed. Arithmetic is of float32 numbers, each result rounded, in the order " +
-			"of AdamW8Block."},
-)
+var _ = register(Spec{Op: AdamW8, Sig: "g[...,k]f32 hyper[H]f64 clip[3]f64 -> p[...,k]f32 m[...,k]u8 " +
+	"v[...,k]u8 ms[...,b]f32 vs[...,b]f32 q[...,k]A?", Source: "arXiv:2110.02861, as torchao.optim.AdamW8bit",
+	Doc: "adamw whose moments are kept as places in a dynamic map of 256 numbers (DynamicMap: of m with, of v " +
+		"without a sign), each times a scale of its block of k/b numbers along the last axis: the greatest of them, " +
+		"1e-12 at least. p is made of the moments as they are computed. Arithmetic is of float32 numbers, each result " +
+		"rounded, in the order of AdamW8Block."})
 
 func init() {
 	extra[AdamW8] = func(c *Call) error {

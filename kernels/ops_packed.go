@@ -9,17 +9,14 @@ const (
 	PackedGroupedDX Op = "packed_grouped_linear_dx"
 )
 
-var _ = register(
-	Spec{Op: PackedLinear, Sig: "x[...,k]A w[n,b]i32 bias[n]A? -> y[...,n]A", Products: packedProducts,
-		Doc: "linear with w in the form and with the groups that I[1] and I[2] say (see PackedForm): its numbers are " +
-			"rounded once to A, and then multiplied as linear's."},
-	Spec{Op: PackedLinearDX, Sig: "dy[...,n]A w[n,b]i32 -> dx[...,k]A", Products: packedDXProducts,
-		Doc: "dx = dy·w with such a matrix."},
+var _ = register(Spec{Op: PackedLinear, Sig: "x[...,k]A w[n,b]i32 bias[n]A? -> y[...,n]A", Products: packedProducts,
+	Doc: "linear with w in the form and with the groups that I[1] and I[2] say (see PackedForm): " +
+		"its numbers are rounded once to A, and then multiplied as linear's."}, Spec{Op: PackedLinearDX,
+	Sig: "dy[...,n]A w[n,b]i32 -> dx[...,k]A", Products: packedDXProducts, Doc: "dx = dy·w with such a matrix."},
 	Spec{Op: PackedGrouped, Sig: "x[t,k]A w[g,n,b]i32 off[g+1]i32 -> y[t,n]A", Products: packedGroupProducts,
 		Doc: "grouped_linear with a matrix for each group that lies as that of packed_linear."},
-	Spec{Op: PackedGroupedDX, Sig: "dy[t,n]A w[g,n,b]i32 off[g+1]i32 -> dx[t,k]A",
-		Products: packedGroupDXProducts,
-		Doc:      "grouped_linear_dx with such matrices."})
+	Spec{Op: PackedGroupedDX, Sig: "dy[t,n]A w[g,n,b]i32 off[g+1]i32 -> dx[t,k]A", Products: packedGroupDXProducts,
+		Doc: "grouped_linear_dx with such matrices."})
 
 func packedProducts(in, out [][]int) []Product {
 	x := in[0]

@@ -42,42 +42,32 @@ func indexBwdFlops(in, out [][]int) int64 {
 	return indexFlops(in[1:], nil) + 2*prod(in[1])*int64(in[2][0])
 }
 
-const indexOperands = "iq[t,m,r]A ik[s,1,r]A iw[t,m]f32 q[t,h,d]A k[s,g,d]A see[t,2]i32 mean[t]f32 " +
-	"idx[t,n]i32?"
+const indexOperands = "iq[t,m,r]A ik[s,1,r]A iw[t,m]f32 q[t,h,d]A k[s,g,d]A see[t,2]i32 mean[t]f32 idx[t,n]i32?"
 
-var _ = register(
-	Spec{Op: VisibleKeys, Sig: "cu_q[c+1]i32 cu_k[c+1]i32 -> see[t,2]i32 mean[t]f32",
-		Doc: "see[a] are the first row of keys that query a sees and the one behind the last: those of its " +
-			"packed sequence up to its own place, where the last query is at the last key. mean is one over the " +
-			"number of queries of all sequences. Rows outside all sequences see 0:0 and have a mean of 0."},
+var _ = register(Spec{Op: VisibleKeys, Sig: "cu_q[c+1]i32 cu_k[c+1]i32 -> see[t,2]i32 mean[t]f32",
+	Doc: "see[a] are the first row of keys that query a sees and the one behind the last: those of " +
+		"its packed sequence up to its own place, where the last query is at the last key. mean is one " +
+		"over the number of queries of all sequences. Rows outside all sequences see 0:0 and have a mean of 0."},
 	Spec{Op: IndexTopK, Flops: topKFlops, Source: "DeepSeek-V3.2-Exp's report, eq. 1 and 2",
-		Sig: "q[t,h,d]A k[s,1,d]A w[t,h]f32 see[t,2]i32 -> idx[t,n]i32",
-		Doc: "idx[a] are the n rows j of k in see[a,0]:see[a,1] of the greatest scores F[0]·Σ_i " +
-			"w[a,i]·max(q[a,i]·k[j], 0), in ascending order; the first of those with equal scores, and where " +
-			"there are fewer than n, all of them and then -1. A score that is not a number counts as greatest. " +
-			"Memory is linear in t and s."},
+		Sig: "q[t,h,d]A k[s,1,d]A w[t,h]f32 see[t,2]i32 -> idx[t,n]i32", Doc: "idx[a] are the n rows " +
+			"j of k in see[a,0]:see[a,1] of the greatest scores F[0]·Σ_i w[a,i]·max(q[a,i]·k[j], 0), in " +
+			"ascending order; the first of those with equal scores, and where there are fewer than n, all " +
+			"of them and then -1. A score that is not a number counts as greatest. Memory is linear in t and s."},
 	Spec{Op: AttentionSparse, Flops: sparseFlops, Source: "DeepSeek-V3.2-Exp's report, eq. 2",
 		Sig: "q[t,h,d]A k[s,g,d]A v[s,g,e]A idx[t,n]i32 -> o[t,h,e]A lse[t,h]f32",
-		Doc: "Attention of each query to the rows of keys that it lists: scores F[0]·q[a]·k[j] for j of " +
-			"idx[a], without those below 0; head i uses key head i·g/h. lse is the natural log of the sum of " +
-			"exponentials. A query that lists no key gives o = 0, lse = -Inf. No matrix of all queries and keys " +
-			"is built."},
-	Spec{Op: AttentionSparseBwd, Flops: sparseBwdFlops,
-		Sig: "do[t,h,e]A q[t,h,d]A k[s,g,d]A v[s,g,e]A o[t,h,e]A lse[t,h]f32 idx[t,n]i32 -> " +
-			"dq[t,h,d]A dk[s,g,d]A dv[s,g,e]A",
-		Doc: "The gradients of attention_sparse, with probabilities computed again from lse. dk and dv sum " +
-			"over queries in their order."},
-	Spec{Op: IndexLoss, Flops: indexFlops, Source: "DeepSeek-V3.2-Exp's report, eq. 3 and 4",
-		Sig: indexOperands + " -> loss[1]f32",
-		Doc: "Σ_a mean[a]·KL(p[a] ‖ softmax(s[a])) over the keys of query a: those of idx[a] from 0 on, or " +
-			"without idx those of see[a]. s are the indexer's scores F[0]·Σ_i iw[a,i]·max(iq[a,i]·ik[j], 0), " +
-			"and p is the mean over heads of attention's softmax of F[1]·q·k, whose head i uses key head " +
-			"i·g/h. A query without keys adds 0."},
-	Spec{Op: IndexLossBwd, Flops: indexBwdFlops,
-		Sig: "dloss[1]f32 " + indexOperands + " -> diq[t,m,r]A dik[s,1,r]A diw[t,m]f32",
-		Doc: "The gradients of index_loss by what the indexer makes: ds = dloss·mean·(softmax(s) - p). dik " +
-			"sums over queries in their order. p counts as constant."},
-)
+		Doc: "Attention of each query to the rows of keys that it lists: scores F[0]·q[a]·k[j] for j of idx[a], " +
+			"without those below 0; head i uses key head i·g/h. lse is the natural log of the sum of exponentials. " +
+			"A query that lists no key gives o = 0, lse = -Inf. No matrix of all queries and keys is built."},
+	Spec{Op: AttentionSparseBwd, Flops: sparseBwdFlops, Sig: "do[t,h,e]A q[t,h,d]A k[s,g,d]A v[s,g,e]A " +
+		"o[t,h,e]A lse[t,h]f32 idx[t,n]i32 -> dq[t,h,d]A dk[s,g,d]A dv[s,g,e]A", Doc: "The gradients of " +
+		"attention_sparse, with probabilities computed again from lse. dk and dv sum over queries in their order."},
+	Spec{Op: IndexLoss, Flops: indexFlops, Source: "DeepSeek-V3.2-Exp's report, eq. 3 and 4", Sig: indexOperands +
+		" -> loss[1]f32", Doc: "Σ_a mean[a]·KL(p[a] ‖ softmax(s[a])) over the keys of query a: those of idx[a] from " +
+		"0 on, or without idx those of see[a]. s are the indexer's scores F[0]·Σ_i iw[a,i]·max(iq[a,i]·ik[j], 0), " +
+		"and p is the mean over heads of attention's softmax of F[1]·q·k, whose head i uses key head i·g/h. A query " +
+		"without keys adds 0."}, Spec{Op: IndexLossBwd, Flops: indexBwdFlops, Sig: "dloss[1]f32 " + indexOperands +
+		" -> diq[t,m,r]A dik[s,1,r]A diw[t,m]f32", Doc: "The gradients of index_loss by what the indexer makes: " +
+		"ds = dloss·mean·(softmax(s) - p). dik sums over queries in their order. p counts as constant."})
 
 func init() {
 	extra[VisibleKeys] = func(c *Call) error {

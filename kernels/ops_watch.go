@@ -118,20 +118,17 @@ func (w Watch) Choose(choice, errors []float32) {
 	}
 }
 
-var _ = register(
-	Spec{Op: LowError, Sig: "x[...,k]A w[*]A dy[...,n]A choice[1,c]f32 off[o]i32? -> e[1,c]f32",
-		Doc: "How far the products of low_linear, low_linear_dx and low_linear_dw are from those of operands as they " +
-			"are: for the product p of 0, 1, 2, e[0, 4p] is the sum of squared differences and e[0, 4p+1] that of squares, " +
-			"e[0, 4p+2] how many numbers became 0 and e[0, 4p+3] how many were beyond the format's greatest; e[0, 12] is how " +
-			"many numbers but 0 were rounded. Of x and dy the first 32 rows are taken, of the weight's rows and columns 128 " +
-			"(of dw 32 rows), with all that is summed; scales of a whole matrix are of its numbers before they are turned. " +
-			"With off, of the group that has most rows, the first of several. Sums of products in float32. All is 0 where " +
-			"choice[0, 1] > 0. I[1] is the precision. The last operand of low_linear and its kin is such a choice: where " +
-			"choice[0, 0] > 0 operands are not rounded."},
-	Spec{Op: LowChoice, Sig: "e[1,c]f32 clip[3]f64 -> choice[1,c]f32",
-		Doc: "Watch.Choose in place, with the limits F[0] and F[1], every I[0] and for I[1] steps; with overflow = 1 nothing " +
-			"changes but for errors that are not finite."},
-)
+var _ = register(Spec{Op: LowError, Sig: "x[...,k]A w[*]A dy[...,n]A choice[1,c]f32 off[o]i32? -> e[1,c]f32",
+	Doc: "How far the products of low_linear, low_linear_dx and low_linear_dw are from those of operands as they " +
+		"are: for the product p of 0, 1, 2, e[0, 4p] is the sum of squared differences and e[0, 4p+1] that of squares, " +
+		"e[0, 4p+2] how many numbers became 0 and e[0, 4p+3] how many were beyond the format's greatest; e[0, 12] is how " +
+		"many numbers but 0 were rounded. Of x and dy the first 32 rows are taken, of the weight's rows and columns 128 " +
+		"(of dw 32 rows), with all that is summed; scales of a whole matrix are of its numbers before they are turned. " +
+		"With off, of the group that has most rows, the first of several. Sums of products in float32. All is 0 where " +
+		"choice[0, 1] > 0. I[1] is the precision. The last operand of low_linear and its kin is such a choice: where " +
+		"choice[0, 0] > 0 operands are not rounded."}, Spec{Op: LowChoice, Sig: "e[1,c]f32 clip[3]f64 -> choice[1,c]f32",
+	Doc: "Watch.Choose in place, with the limits F[0] and F[1], every I[0] and for I[1] steps; with overflow = " +
+		"1 nothing changes but for errors that are not finite."})
 
 func init() {
 	extra[LowError] = func(c *Call) error {

@@ -25,14 +25,10 @@ type PackedForm struct {
 // four bits over the greatest.
 var (
 	nf4 = []float32{-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
-		-0.18477343022823334, -0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725,
-		0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
-		0.7229568362236023, 1}
-	fp4 = []float32{0, 0.0052083334885537624, 0.6666666865348816, 1, 0.3333333432674408, 0.5,
-		0.1666666716337204,
-		0.25, 0, -0.0052083334885537624, -0.6666666865348816, -1, -0.3333333432674408, -0.5,
-		-0.1666666716337204,
-		-0.25}
+		-0.18477343022823334, -0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634,
+		0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1}
+	fp4 = []float32{0, 0.0052083334885537624, 0.6666666865348816, 1, 0.3333333432674408, 0.5, 0.1666666716337204, 0.25,
+		0, -0.0052083334885537624, -0.6666666865348816, -1, -0.3333333432674408, -0.5, -0.1666666716337204, -0.25}
 	twos = []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 )
 
@@ -42,8 +38,7 @@ var PackedForms = []PackedForm{{Name: "none"},
 		Description: "4-bit quantiles of a normal distribution, a float32 scale for 64 columns"},
 	{Name: "fp4", Bits: 4, Table: fp4, Group: 64, Source: "bitsandbytes 0.50",
 		Description: "4-bit numbers of bitsandbytes, a float32 scale for 64 columns"},
-	{Name: "int4", Bits: 4, Table: whole(16), Zeros: true, Group: 128,
-		Source:      "arXiv:2210.17323, arXiv:2306.00978",
+	{Name: "int4", Bits: 4, Table: whole(16), Zeros: true, Group: 128, Source: "arXiv:2210.17323, arXiv:2306.00978",
 		Description: "4-bit integers as GPTQ and AWQ have them, scale and zero for each group"},
 	{Name: "int8", Bits: 8, Table: whole(256), Zeros: true, Source: "arXiv:2208.07339",
 		Description: "8-bit integers, a float32 scale for each row"},

@@ -28,9 +28,8 @@ type Description struct {
 // Layout makes the layouts of all behaviours. Lists that many ranks share exist once.
 func (d *Description) Layout() *Layout {
 	m := d.Mesh
-	out := &Layout{Coordinator: 0, Observer: 1, BatchBytes: 1, Names: m.Name,
-		Run: core.RunLayout{First: 1, Last: d.Steps, LossScale: core.LossScale{Scale: 1},
-			LR: func(step int64) float64 { return float64(step) }}}
+	out := &Layout{Coordinator: 0, Observer: 1, BatchBytes: 1, Names: m.Name, Run: core.RunLayout{First: 1,
+		Last: d.Steps, LossScale: core.LossScale{Scale: 1}, LR: func(step int64) float64 { return float64(step) }}}
 	ref := func(rank int) actors.Ref { return actors.Ref(2 + rank) }
 	members := func(ranks []int) (refs []actors.Ref) {
 		for _, r := range ranks {
@@ -41,8 +40,7 @@ func (d *Description) Layout() *Layout {
 	ports := make([]core.Port, 0, len(d.Program.StageRank))
 	for s := range d.Program.StageRank {
 		for _, to := range d.Program.After(s) {
-			ports = append(ports, core.Port{ID: int32(len(ports)), From: s, To: to, Grad: true,
-				Bytes: d.PortBytes})
+			ports = append(ports, core.Port{ID: int32(len(ports)), From: s, To: to, Grad: true, Bytes: d.PortBytes})
 		}
 	}
 	tps, dps := map[int][]actors.Ref{}, map[int][]actors.Ref{} // by the group's first rank
@@ -74,9 +72,8 @@ func (d *Description) Layout() *Layout {
 	}
 	update, moving := core.Chain(d.Update), core.Chain(d.Moving)
 	for r := range m.Size() {
-		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: m.At(r, topology.PP), Lower: lower,
-			Update: update, Moving: moving, Ports: ports, Credits: 2, Coordinator: 0,
-			Loader: ref(m.Size() + m.Replica(r)),
+		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: m.At(r, topology.PP), Lower: lower, Update: update,
+			Moving: moving, Ports: ports, Credits: 2, Coordinator: 0, Loader: ref(m.Size() + m.Replica(r)),
 			Groups: []core.Group{{Members: shared(tps, m.Group(r, topology.TP)), Pos: m.At(r, topology.TP)},
 				{Members: shared(dps, m.Group(r, topology.DP)), Pos: m.At(r, topology.DP)}},
 			Peer: func(stage int) actors.Ref {

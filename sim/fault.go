@@ -46,9 +46,8 @@ const (
 	Echo
 )
 
-var faultNames = []string{"straggler", "slow-link", "cut-link", "late-loader", "crash", "lost-message",
-	"late-message", "duplicate-message", "crash-restart", "wild-logits",
-	"succession", "gone-for-good", "echo"}
+var faultNames = []string{"straggler", "slow-link", "cut-link", "late-loader", "crash", "lost-message", "late-message",
+	"duplicate-message", "crash-restart", "wild-logits", "succession", "gone-for-good", "echo"}
 
 // String is the fault's name in scripts.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -108,9 +107,8 @@ func Harmless(faults []Fault) bool {
 func Draw(seed uint64, n, ranks int, length int64, kinds ...FaultKind) (out []Fault) {
 	r := rand.New(rand.NewPCG(seed, 0xfa17))
 	for range n {
-		f := Fault{Kind: kinds[r.IntN(len(kinds))], Rank: r.IntN(ranks), Peer: r.IntN(ranks),
-			Both: r.IntN(2) == 0,
-			At:   r.Int64N(max(1, length)), Factor: 1.1 + 2*r.Float64(), Delay: r.Int64N(max(1, length/4)),
+		f := Fault{Kind: kinds[r.IntN(len(kinds))], Rank: r.IntN(ranks), Peer: r.IntN(ranks), Both: r.IntN(2) == 0,
+			At: r.Int64N(max(1, length)), Factor: 1.1 + 2*r.Float64(), Delay: r.Int64N(max(1, length/4)),
 			Nth: 1 + r.IntN(20)}
 		f.For = 1 + r.Int64N(max(1, length/2))
 		out = append(out, f)
@@ -187,8 +185,7 @@ func (f *faultState) init(s *Sim) {
 	if len(s.o.Faults) == 0 {
 		return
 	}
-	f.any, f.list, f.sent, f.twice = true, s.o.Faults, make([]int, len(s.l.Ranks)),
-		map[twin]*copies{}
+	f.any, f.list, f.sent, f.twice = true, s.o.Faults, make([]int, len(s.l.Ranks)), map[twin]*copies{}
 	for i := range f.list {
 		f.doubles = f.doubles || f.list[i].Kind == DupMsg || f.list[i].Kind == Echo
 	}
@@ -308,8 +305,7 @@ func (s *Sim) wild(d *device, j *actors.Job, m *actors.Message) {
 			used := core.UsageOf(d.values[:])
 			used.Wild = 1
 			used.Put(d.values[:])
-			m.Text = fmt.Sprintf("rank %d: %v: logits that are not finite",
-				x.Rank, j.Action)
+			m.Text = fmt.Sprintf("rank %d: %v: logits that are not finite", x.Rank, j.Action)
 		}
 	}
 }
@@ -334,8 +330,7 @@ func (s *Sim) crash(ref actors.Ref, forGood bool) {
 		d.flying = false
 	}
 	for _, w := range s.extras[ref].watched {
-		s.post(s.now, w, &actors.Message{Kind: actors.Down, From: ref, Step: int64(c.life),
-			Text: "has crashed"})
+		s.post(s.now, w, &actors.Message{Kind: actors.Down, From: ref, Step: int64(c.life), Text: "has crashed"})
 	}
 }
 

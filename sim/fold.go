@@ -291,8 +291,7 @@ func (f *folder) choose() (*folding, string) {
 	}
 	f.weighLoaders(out)
 	for _, g := range f.groups {
-		if len(g.ranks) > 1 && !slices.ContainsFunc(g.ranks,
-			func(r int32) bool { return out.runs(int(r)) }) {
+		if len(g.ranks) > 1 && !slices.ContainsFunc(g.ranks, func(r int32) bool { return out.runs(int(r)) }) {
 			out.left++
 		}
 	}

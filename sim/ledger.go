@@ -264,8 +264,7 @@ func (m *Monitor) bookSave(s Span) {
 	switch s.Job.Kind {
 	case actors.BeginJob:
 		if m.saves.begun > 0 {
-			m.broken("the save of step %d begins while that of step %d is under way", s.Job.Step,
-				m.saves.begun)
+			m.broken("the save of step %d begins while that of step %d is under way", s.Job.Step, m.saves.begun)
 		}
 		for i, ref := range m.l.RankRefs {
 			if closed := m.closed[ref]; !m.gone[i] &&
@@ -278,8 +277,7 @@ func (m *Monitor) bookSave(s Span) {
 	case actors.CommitJob:
 		for i, b := range m.books {
 			if at, ok := b.written[s.Job.Step]; !ok || at > s.Start {
-				m.broken("the checkpoint of step %d is committed before rank %d has written it",
-					s.Job.Step, i)
+				m.broken("the checkpoint of step %d is committed before rank %d has written it", s.Job.Step, i)
 			}
 		}
 		n, scale := m.after(s.Job.Step)
@@ -288,8 +286,7 @@ func (m *Monitor) bookSave(s Span) {
 		got := core.FiledOf(s.Job.Values)
 		// where experts lie a coordinator that has taken over may not know
 		if got.Laid = (core.Laid{}); !reflect.DeepEqual(got, want) {
-			m.broken("the checkpoint of step %d says %+v, it should say %+v",
-				s.Job.Step, got, want)
+			m.broken("the checkpoint of step %d says %+v, it should say %+v", s.Job.Step, got, want)
 		}
 		m.saves.job = s.Job.ID
 	}
@@ -353,8 +350,7 @@ func (m *Monitor) audit(rank int, step int64) {
 	b := m.books[rank]
 	n, _ := m.after(step)
 	if len(b.updates) != n {
-		m.broken("rank %d has the parameters of %d updates after step %d, not of %d", rank, len(b.updates),
-			step, n)
+		m.broken("rank %d has the parameters of %d updates after step %d, not of %d", rank, len(b.updates), step, n)
 		return
 	}
 	for i, x := range b.updates {
@@ -388,8 +384,7 @@ func (m *Monitor) origins(rank int, j *actors.Job) {
 				want.From = o.From
 			}
 		case in.Port < 0:
-			want.From, want.Action = l.Loader, plan.Action{Kind: plan.F, Micro: j.Action.Micro,
-				Chunk: j.Action.Chunk}
+			want.From, want.Action = l.Loader, plan.Action{Kind: plan.F, Micro: j.Action.Micro, Chunk: j.Action.Chunk}
 		default:
 			want.Action.Stage = int16(l.Ports[in.Port].From)
 			if j.Action.Kind != plan.F {
@@ -404,9 +399,8 @@ func (m *Monitor) origins(rank int, j *actors.Job) {
 			}
 		}
 		if *o != want {
-			m.broken("rank %d runs %v segment %d of step %d with what actor %d made in %v segment %d of "+
-				"step %d, epoch %d",
-				rank, j.Action, j.Segment, j.Step, o.From, o.Action, o.Segment, o.Step, o.Epoch)
+			m.broken("rank %d runs %v segment %d of step %d with what actor %d made in %v segment %d of step %d, "+
+				"epoch %d", rank, j.Action, j.Segment, j.Step, o.From, o.Action, o.Segment, o.Step, o.Epoch)
 		}
 	}
 }

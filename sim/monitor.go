@@ -69,10 +69,9 @@ type rowWatch struct {
 
 // NewMonitor watches one run of a layout.
 func NewMonitor(l *Layout) *Monitor {
-	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{},
-		open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1,
-		commit: l.Run.First - 1, least: l.Run.First - 1, places: map[[2]int64]int64{},
-		filed: map[int64]int64{}, gone: map[int]bool{}}
+	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{}, open: map[actors.Ref]int64{},
+		came: map[cameKey]bool{}, step: l.Run.First - 1, commit: l.Run.First - 1, least: l.Run.First - 1,
+		places: map[[2]int64]int64{}, filed: map[int64]int64{}, gone: map[int]bool{}}
 	for range l.Ranks {
 		m.rows = append(m.rows, &rowWatch{})
 		m.holds = append(m.holds, l.Run.First-1)
@@ -162,8 +161,7 @@ func (m *Monitor) seeEdge(e Event) {
 		n := core.CreditsOf(e.M.Values)
 		m.owed -= n
 		if m.credit[k] -= n; m.credit[k] < 0 || n < 1 {
-			m.broken("edge %d of rank %d got %v credits back for messages it did not carry", k.edge, k.rank,
-				n)
+			m.broken("edge %d of rank %d got %v credits back for messages it did not carry", k.edge, k.rank, n)
 		}
 		return
 	}
@@ -188,8 +186,7 @@ func (m *Monitor) seeOpen(e Event) {
 		m.broken("step %d was opened after step %d", e.M.Step, m.step)
 	}
 	if held := m.holds[m.rank(e.To)]; held != e.M.Step-1 {
-		m.broken("step %d was opened on rank %d, whose parameters are those of step %d", e.M.Step,
-			m.rank(e.To), held)
+		m.broken("step %d was opened on rank %d, whose parameters are those of step %d", e.M.Step, m.rank(e.To), held)
 	}
 	if m.open[e.To] == e.M.Step {
 		m.broken("step %d was opened twice on rank %d", e.M.Step, m.rank(e.To))
@@ -240,8 +237,7 @@ func (m *Monitor) seeCommit(e Event) {
 		}
 		m.left()
 	case e.M.Epoch < m.epoch:
-	case e.M.Kind == actors.Open && e.M.Step > 0 && (m.lost || e.M.Step > m.commit+1 ||
-		m.ready == len(m.l.Ranks)):
+	case e.M.Kind == actors.Open && e.M.Step > 0 && (m.lost || e.M.Step > m.commit+1 || m.ready == len(m.l.Ranks)):
 		m.lost, m.ready = false, 0
 	case e.M.Kind == actors.Ready && !m.lost:
 		if m.ready++; m.ready == len(m.l.Ranks) && !m.spikes(e.M.Step) {
@@ -293,8 +289,7 @@ func (m *Monitor) report(r actors.Message) {
 			"are left went back to step %d", r.Step, m.saves.kept, m.went)
 	case r.Text == core.TopicEnd && len(m.gone) > 0:
 	case r.Text == core.TopicEnd && m.l.Run.SaveAtEnd && m.saves.kept != m.step:
-		m.broken("the run ends after step %d, the newest durable state is that of step %d", m.step,
-			m.saves.kept)
+		m.broken("the run ends after step %d, the newest durable state is that of step %d", m.step, m.saves.kept)
 	}
 	switch r.Text {
 	case core.TopicBroken:
@@ -390,8 +385,7 @@ func (m *Monitor) applies(s Span) {
 	}
 	v := s.Job.Values
 	if !core.IsVerdict(v) || core.VerdictOf(v).LR != m.l.Run.LR(s.Job.Step) {
-		m.broken("rank %d updates in step %d with %v, which the coordinator has not committed", s.Rank,
-			s.Job.Step, v)
+		m.broken("rank %d updates in step %d with %v, which the coordinator has not committed", s.Rank, s.Job.Step, v)
 	}
 	if core.IsVerdict(v) {
 		m.bookUpdate(s.Rank, s.Job)
@@ -413,8 +407,7 @@ func (m *Monitor) advance(w *rowWatch, l *core.RankLayout, e plan.Entry, s Span)
 		return
 	}
 	if int(s.Job.Segment) != w.seg[part] || w.over[part] {
-		m.broken("rank %d runs segment %d of %v, it should be %d", s.Rank, s.Job.Segment, s.Job.Action,
-			w.seg[part])
+		m.broken("rank %d runs segment %d of %v, it should be %d", s.Rank, s.Job.Segment, s.Job.Action, w.seg[part])
 	}
 	segs := l.Lower(s.Job.Action, false, s.Job.Class)
 	pc := w.seg[part]
@@ -454,8 +447,7 @@ func (m *Monitor) inputs(rank int, j *actors.Job) {
 		}
 	}
 	if len(j.In) != want {
-		m.broken("rank %d runs %v segment %d with %d inputs of %d", rank, j.Action, j.Segment,
-			len(j.In), want)
+		m.broken("rank %d runs %v segment %d with %d inputs of %d", rank, j.Action, j.Segment, len(j.In), want)
 	}
 }
 

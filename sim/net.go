@@ -251,8 +251,7 @@ func (c *group) Receive(_ actors.Context, m *actors.Message) {
 	if ok && b.of != nil {
 		if g.n == 0 {
 			g.by = b.of
-		} else if g.by == nil || g.by.Step != b.of.Step || g.by.Action != b.of.Action ||
-			g.by.Segment != b.of.Segment {
+		} else if g.by == nil || g.by.Step != b.of.Step || g.by.Action != b.of.Action || g.by.Segment != b.of.Segment {
 			panic(fmt.Sprintf("sim: members bring parts of %v and %v to one collective", g.by, b.of))
 		}
 	}
@@ -314,8 +313,7 @@ func (c *group) Waits() actors.Wait {
 		if i := slices.Index(g.came, false); i >= 0 {
 			return actors.Wait{For: c.members[i], What: "its part of " + g.m.Action.String()}
 		}
-		return actors.Wait{For: actors.None, What: "a message of " + g.m.Action.String() +
-			" that a cut link has lost"}
+		return actors.Wait{For: actors.None, What: "a message of " + g.m.Action.String() + " that a cut link has lost"}
 	}
 	for _, p := range c.plays {
 		if p != nil {

@@ -69,9 +69,8 @@ func (l lines) touch(r *core.Rank) (sum int64) {
 // elements that its short lists begin with: of every message; of the beginning of a job; of the beginning and
 // the end of an action.
 var (
-	ofAll = []string{"step"}
-	ofJob = []string{"cur", "groups", "scalars", "inbox.boxes", "parts.groups.0", "parts.ins.0",
-		"parts.boxes.0"}
+	ofAll    = []string{"step"}
+	ofJob    = []string{"cur", "groups", "scalars", "inbox.boxes", "parts.groups.0", "parts.ins.0", "parts.boxes.0"}
 	ofAction = []string{"row", "edges", "ports.wires.0", "ports.wires.1", "ports.ends.3", "ports.held.0",
 		"ports.held.1", "ports.edges.1", "ports.edges.3"}
 

@@ -204,8 +204,7 @@ type Sim struct {
 // New prepares a run. The layout may be used by several runs one after the other.
 func New(l *Layout, p Prices, o Options) *Sim {
 	s := &Sim{l: l, p: p, o: o, timers: map[actors.Timer]bool{}, orders: map[uint64]int64{},
-		wires: map[wiresKey]*wires{},
-		rng:   rand.New(rand.NewPCG(o.Seed, 0xda7a))}
+		wires: map[wiresKey]*wires{}, rng: rand.New(rand.NewPCG(o.Seed, 0xda7a))}
 	s.ctx.s, s.q.s = s, s
 	most := max(l.Coordinator, l.Observer)
 	for _, r := range append(append([]actors.Ref{}, l.RankRefs...), l.LoaderRefs...) {
@@ -230,8 +229,7 @@ func New(l *Layout, p Prices, o Options) *Sim {
 	run := l.Run
 	run.Ranks, run.Observer = s.kept(l.RankRefs), l.Observer
 	for _, f := range o.Faults {
-		run.Recover = run.Recover || f.Kind == Restart || f.Kind == Succession || f.Kind == Gone ||
-			o.Notice > 0
+		run.Recover = run.Recover || f.Kind == Restart || f.Kind == Succession || f.Kind == Gone || o.Notice > 0
 	}
 	s.run = run
 	s.spawn(l.Observer, "observer", (*observer)(s))
@@ -257,8 +255,7 @@ func New(l *Layout, p Prices, o Options) *Sim {
 
 // add makes room for one more actor.
 func (s *Sim) add() actors.Ref {
-	s.cells, s.extras, s.rankOf = append(s.cells, cell{}), append(s.extras, extra{loader: -1}),
-		append(s.rankOf, -1)
+	s.cells, s.extras, s.rankOf = append(s.cells, cell{}), append(s.extras, extra{loader: -1}), append(s.rankOf, -1)
 	if s.hashes = append(s.hashes, 0); s.homes != nil {
 		s.homes = append(s.homes, 0)
 	}
@@ -340,8 +337,7 @@ func (s *Sim) burst() (again bool) {
 		}
 	}()
 	for !s.q.empty() {
-		if s.o.Events > 0 && s.events >= s.o.Events || s.o.Stop != nil && s.events&0xffff == 0 &&
-			s.o.Stop() {
+		if s.o.Events > 0 && s.events >= s.o.Events || s.o.Stop != nil && s.events&0xffff == 0 && s.o.Stop() {
 			s.res.Cut = true
 			break
 		}

@@ -96,8 +96,7 @@ type losses struct {
 
 // NewCoordinator returns the behaviour.
 func NewCoordinator(l *RunLayout) *Coordinator {
-	c := &Coordinator{l: l, step: l.First - 1, updates: l.OptimSteps,
-		place: make(map[actors.Ref]int, len(l.Ranks))}
+	c := &Coordinator{l: l, step: l.First - 1, updates: l.OptimSteps, place: make(map[actors.Ref]int, len(l.Ranks))}
 	for i, r := range l.Ranks {
 		c.place[r] = i
 	}
@@ -221,19 +220,15 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 	c.pace.see(ctx, c, v.Time)
 	c.moves.settle(ctx, c)
 	if v := loadsOf(c.closed); v != nil {
-		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicExperts, Step: c.step,
-			Values: v})
+		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicExperts, Step: c.step, Values: v})
 	}
 	if v := findingsOf(c.closed); v != nil {
-		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicFindings, Step: c.step,
-			Values: v})
+		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicFindings, Step: c.step, Values: v})
 	}
 	if c.void != nil {
-		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicVoid, Step: c.step,
-			Err: c.void})
+		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicVoid, Step: c.step, Err: c.void})
 	}
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step,
-		Values: v.Values()})
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v.Values()})
 	switch {
 	case c.void != nil && !c.givenUp(ctx):
 		return
@@ -241,11 +236,9 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 		c.voided = 0
 	}
 	if c.void == nil && v.Overflow && c.hopeless() {
-		c.fail(ctx, &actors.Message{Kind: actors.Failed,
-			Err: fmt.Errorf("step %d: loss %g, gradient norm %g: not finite, and no smaller loss scale "+
-				"can help; "+
-				"the weights or the data hold NaN, or the learning rate is too high. The newest checkpoint "+
-				"is from before", c.step, v.Loss, v.Norm)})
+		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("step %d: loss %g, gradient norm %g: not "+
+			"finite, and no smaller loss scale can help; the weights or the data hold NaN, or the learning rate "+
+			"is too high. The newest checkpoint is from before", c.step, v.Loss, v.Norm)})
 		return
 	}
 	s := keptAfter(c.verdict, c.l.LossScale)
@@ -312,8 +305,7 @@ func (c *Coordinator) end(ctx actors.Context) {
 	c.phase = ending
 	// by a run that went back to it
 	saved := c.stage != noSave && c.saved.step == c.step || c.kept.step == c.step && c.step >= c.l.First
-	c.due = (c.due || c.l.SaveAtEnd) && !c.l.EvalOnly &&
-		(c.step >= c.l.First || c.l.Last == 0) && !saved
+	c.due = (c.due || c.l.SaveAtEnd) && !c.l.EvalOnly && (c.step >= c.l.First || c.l.Last == 0) && !saved
 	c.finish(ctx)
 }
 
@@ -369,8 +361,7 @@ func (c *Coordinator) Waits() actors.Wait {
 	}
 	for i := range c.closed {
 		if c.left > 0 && !c.closed[i].come {
-			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the end of step %d", c.step),
-				Since: c.opened}
+			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the end of step %d", c.step), Since: c.opened}
 		}
 	}
 	if c.phase == ending {

@@ -230,8 +230,7 @@ func (r *Rank) inputs(ctx actors.Context, c *cursor, j *actors.Job) {
 
 // take moves a port's value into a job and gives its credit back.
 func (r *Rank) take(ctx actors.Context, c *cursor, j *actors.Job, k plan.Kind, p *wire, dir int32) {
-	j.In = append(j.In, actors.Input{Comm: -1, Port: p.id,
-		Payload: r.inbox.port(portKey{withKind(c.a, k), p.id})})
+	j.In = append(j.In, actors.Input{Comm: -1, Port: p.id, Payload: r.inbox.port(portKey{withKind(c.a, k), p.id})})
 	if peer := r.peerOf(p, c.a, dir == 1); peer != ctx.Self() {
 		ctx.Send(peer, actors.Message{Kind: actors.Credit, From: ctx.Self(), Epoch: r.epoch, Comm: p.id*2 +
 			dir, Values: one})
@@ -258,8 +257,7 @@ func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
 		}
 	}
 	if n := int(c.pc); n < len(c.segs) && c.segs[n].Ready {
-		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Ready, Step: r.step, Epoch: r.epoch,
-			Text:   r.why,
+		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Ready, Step: r.step, Epoch: r.epoch, Text: r.why,
 			Values: append(r.used.Values(), Behind(m.Values)...)})
 	}
 	c.pc++
@@ -361,9 +359,8 @@ func (r *Rank) Waits() actors.Wait {
 	switch {
 	case r.running != 0 && r.under > 0:
 		c := &r.cur[r.turn]
-		return actors.Wait{For: actors.None,
-			What: fmt.Sprintf("%v segment %d of %s", c.a, c.pc, StepName(r.step)), Since: r.since, Busy: true,
-			Held: r.held()}
+		return actors.Wait{For: actors.None, What: fmt.Sprintf("%v segment %d of %s", c.a, c.pc, StepName(r.step)),
+			Since: r.since, Busy: true, Held: r.held()}
 	case r.phase != working:
 		return actors.Wait{For: r.l.Coordinator, What: "the next step", Since: r.since, Held: r.held()}
 	case r.under > 0:

@@ -130,8 +130,7 @@ func (c *Coordinator) inherit(ctx actors.Context) {
 	if c.source() == FromMember && verdict != nil { // the coordinator before may not have said so any more
 		d := VerdictOf(verdict)
 		s := Summary{Loss: d.Loss, Norm: d.Norm, Overflow: d.Overflow, LR: d.LR, Scale: c.l.LossScale.Scale}
-		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step,
-			Values: s.Values()})
+		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: s.Values()})
 	}
 	if c.step >= c.l.First && c.evaluates(c.step) {
 		b.eval = c.step

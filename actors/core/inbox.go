@@ -106,8 +106,7 @@ func (b *inbox) part(m *actors.Message) {
 		x.parts = append(x.parts, nil)
 	}
 	if x.parts[m.Member] != nil {
-		panic(fmt.Sprintf("core: member %d sent its part of %v segment %d twice", m.Member, m.Action,
-			m.Segment))
+		panic(fmt.Sprintf("core: member %d sent its part of %v segment %d twice", m.Member, m.Action, m.Segment))
 	}
 	x.parts[m.Member] = m.Payload
 	x.n++

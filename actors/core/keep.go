@@ -51,8 +51,7 @@ func (r *Rank) kept(ctx actors.Context, m *actors.Message, kept []float64) {
 	r.store(ctx, copied{ctx.Self(), m.Step, p, kept}, UsageOf(m.Values).Busy)
 	if r.buddy != actors.None {
 		p.Retain()
-		ctx.Send(r.buddy, actors.Message{Kind: actors.Buddy, Step: m.Step, Epoch: r.epoch, Payload: p,
-			Values: kept})
+		ctx.Send(r.buddy, actors.Message{Kind: actors.Buddy, Step: m.Step, Epoch: r.epoch, Payload: p, Values: kept})
 	}
 }
 
@@ -92,8 +91,7 @@ func (r *Rank) copyOf(of actors.Ref, step int64) (actors.Payload, []float64) {
 func (r *Rank) give(ctx actors.Context, m *actors.Message) {
 	to := actors.Ref(m.Member)
 	if p, kept := r.copyOf(to, m.Step); p != nil && m.Segment == FromCopy {
-		ctx.Send(to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch, Payload: p,
-			Values: kept})
+		ctx.Send(to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch, Payload: p, Values: kept})
 		return
 	}
 	r.do(ctx, &actors.Job{Kind: actors.StateJob, Engine: actors.Copy, Step: m.Step})
@@ -125,8 +123,7 @@ type keeper struct {
 // keep begins copies of the state between two steps, when it is time.
 func (c *Coordinator) keep(ctx actors.Context) {
 	k := &c.copies
-	if c.l.Keep == 0 || k.under || c.phase.lost() || c.step < k.next || c.step >= c.l.Last ||
-		c.asked >= stops {
+	if c.l.Keep == 0 || k.under || c.phase.lost() || c.step < k.next || c.step >= c.l.Last || c.asked >= stops {
 		return
 	}
 	n := len(c.l.Ranks)

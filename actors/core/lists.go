@@ -28,8 +28,7 @@ func Loads(v []float64) (out []Load) {
 			return out
 		}
 		n := int(v[1])
-		out = append(out, Load{Block: int(v[0]), Tokens: v[2], Dropped: v[3], Entropy: v[4],
-			Rows: v[5 : 5+n]})
+		out = append(out, Load{Block: int(v[0]), Tokens: v[2], Dropped: v[3], Entropy: v[4], Rows: v[5 : 5+n]})
 		v = v[5+n:]
 	}
 	return out
@@ -62,8 +61,7 @@ func findingOf(v []float64) (*Finding, []float64) {
 	if len(v) < findingLen || v[0] >= 0 {
 		return nil, v
 	}
-	return &Finding{Param: -1 - int(v[0]), Stay: v[1], Error: v[2], Product: int(v[3]), Flushed: v[4],
-		Cut:   v[5],
+	return &Finding{Param: -1 - int(v[0]), Stay: v[1], Error: v[2], Product: int(v[3]), Flushed: v[4], Cut: v[5],
 		Falls: v[6], Changed: v[7] != 0}, v[findingLen:]
 }
 

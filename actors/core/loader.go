@@ -40,8 +40,7 @@ type Loader struct {
 
 // NewLoader returns the behaviour.
 func NewLoader(l *LoaderLayout) *Loader {
-	return &Loader{l: l, ready: map[int64][]actors.Output{}, want: map[int64][]actors.Ref{},
-		served: map[int64]int{}}
+	return &Loader{l: l, ready: map[int64][]actors.Output{}, want: map[int64][]actors.Ref{}, served: map[int64]int{}}
 }
 
 // Receive implements actors.Behaviour.

@@ -64,8 +64,7 @@ func (r *Rank) save(ctx actors.Context, m *actors.Message) {
 // stand writes the part of another rank from a copy of that one's state, whose reference it takes over.
 func (r *Rank) stand(ctx actors.Context, of actors.Ref, step int64, p actors.Payload) {
 	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Queued, Step: step, Epoch: r.epoch})
-	r.write(ctx, &actors.Job{Step: step, In: []actors.Input{{Comm: -1, Member: int32(of), Port: -1,
-		Payload: p}}}, of)
+	r.write(ctx, &actors.Job{Step: step, In: []actors.Input{{Comm: -1, Member: int32(of), Port: -1, Payload: p}}}, of)
 }
 
 // write writes what was copied of the state of a rank.

@@ -93,8 +93,7 @@ func (r *Rank) takes(m *actors.Message) bool {
 	case m.Epoch < r.epoch:
 		return false
 	case r.phase == behind:
-		return m.Kind == actors.Rewind || m.Kind == actors.Halt || m.Kind == actors.State ||
-			m.Kind == actors.Claim
+		return m.Kind == actors.Rewind || m.Kind == actors.Halt || m.Kind == actors.State || m.Kind == actors.Claim
 	}
 	return true
 }

@@ -148,8 +148,7 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 		r.edge(m.Comm, m.From).grant(ctx, CreditsOf(m.Values))
 	case actors.Commit:
 		if r.phase != working || m.Step != r.step || r.verdict != nil {
-			panic(fmt.Sprintf("core: rank %d: commit of step %d while step %d runs", r.l.Rank, m.Step,
-				r.step))
+			panic(fmt.Sprintf("core: rank %d: commit of step %d while step %d runs", r.l.Rank, m.Step, r.step))
 		}
 		if r.verdict = m.Values; MovesExperts(m.Values) && r.l.Moving != nil { // a rank may have no experts
 			r.cur[0].segs = r.l.Moving
@@ -206,8 +205,7 @@ func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
 	r.row = r.prog.Rows[r.l.Row]
 	r.inbox.begin(r.prog)
 	r.since = ctx.Now()
-	ctx.Send(r.l.Loader, actors.Message{Kind: actors.Load, Step: m.Step, Epoch: r.epoch,
-		Text: r.target.place})
+	ctx.Send(r.l.Loader, actors.Message{Kind: actors.Load, Step: m.Step, Epoch: r.epoch, Text: r.target.place})
 	r.target.place = ""
 }
 
@@ -325,8 +323,7 @@ func (r *Rank) saved(ctx actors.Context, j ioJob, m *actors.Message) {
 			r.stand(ctx, j.to, m.Step, m.Out[0].Payload)
 			return
 		}
-		ctx.Send(j.to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch,
-			Payload: m.Out[0].Payload})
+		ctx.Send(j.to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch, Payload: m.Out[0].Payload})
 	case actors.SnapshotJob:
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Queued, Step: m.Step, Epoch: r.epoch})
 		r.write(ctx, &actors.Job{Step: m.Step, Text: m.Text}, ctx.Self())

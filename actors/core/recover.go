@@ -52,9 +52,8 @@ func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 	}
 	c.lives[i] = m.Step
 	if why := c.hopelessly(i); why != "" {
-		c.fail(ctx, &actors.Message{Kind: actors.Failed,
-			Err: fmt.Errorf("%s and is not started again (train.restarts=%d); the last time: %s", why,
-				c.l.Restarts, m.Text)})
+		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf(
+			"%s and is not started again (train.restarts=%d); the last time: %s", why, c.l.Restarts, m.Text)})
 		return
 	}
 	if c.phase == claiming {
@@ -112,9 +111,8 @@ func (c *Coordinator) reconnect(ctx actors.Context, m *actors.Message) {
 	}
 	c.breaks++
 	if !c.l.Recover || c.l.Restarts > 0 && c.breaks > lossesMost*c.l.Restarts {
-		c.fail(ctx, &actors.Message{Kind: actors.Failed,
-			Err: fmt.Errorf("connections between processes of the run break (%d times since step %d): %s",
-				c.breaks, c.newest, m.Text)})
+		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf(
+			"connections between processes of the run break (%d times since step %d): %s", c.breaks, c.newest, m.Text)})
 		return
 	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicBroken, Step: c.step,
@@ -348,8 +346,7 @@ func (c *Coordinator) recovering() (w actors.Wait, yes bool) {
 	for i, r := range c.l.Ranks {
 		switch {
 		case c.back.gone[r]:
-			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to come back", i),
-				Since: c.back.since}, true
+			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to come back", i), Since: c.back.since}, true
 		case c.phase == returning && !c.back.back[i]:
 			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to go back to step %d", i,
 				c.back.target.step), Since: c.back.since}, true

@@ -103,8 +103,7 @@ func (c *Coordinator) committed(ctx actors.Context, m *actors.Message) {
 		c.kept = c.saved
 		c.moves.durable = c.moves.saving
 	}
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saved.step,
-		Err: m.Err})
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saved.step, Err: m.Err})
 	c.stage = noSave
 	switch {
 	case c.phase.lost():

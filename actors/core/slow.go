@@ -218,14 +218,12 @@ func (p *pace) nowAndThen(ctx actors.Context, c *Coordinator, r Slowness, late b
 		return
 	}
 	share := d.add(ctx.Now(), dutyWindow, lost, took)
-	if d.named = d.named && share > dutyShare/2; !d.slow(share) || !late || d.named ||
-		p.odd[i][SlowCompute] > 1 {
+	if d.named = d.named && share > dutyShare/2; !d.slow(share) || !late || d.named || p.odd[i][SlowCompute] > 1 {
 		return
 	}
 	d.named = true
 	r.Part = share
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSlow, Step: c.step,
-		Values: r.Values()})
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSlow, Step: c.step, Values: r.Values()})
 }
 
 // crowded reports whether a rank is slow because its process waits for processors that other work on its

@@ -64,8 +64,7 @@ type Spike struct {
 // SpikeOf reads one.
 func SpikeOf(v []float64) Spike {
 	w := (*[6]float64)(v)
-	return Spike{Norm: w[0], UsualNorm: w[1], Loss: w[2], UsualLoss: w[3], From: int64(w[4]),
-		State: int64(w[5])}
+	return Spike{Norm: w[0], UsualNorm: w[1], Loss: w[2], UsualLoss: w[3], From: int64(w[4]), State: int64(w[5])}
 }
 
 // Values writes it as numbers.
@@ -100,11 +99,9 @@ func (c *Coordinator) aside(ctx actors.Context, x Spike) {
 	}
 	if c.spiked.times++; c.l.Spikes.Most > 0 && c.spiked.times > c.l.Spikes.Most {
 		c.fail(ctx, &actors.Message{Kind: actors.Failed,
-			Err: fmt.Errorf("step %d: gradient norm %.4g and loss %.4g "+
-				"(usual are %.4g and %.4g) with other samples too, %d times in a row: the model is at fault, or the limits "+
-				"train.spike_norm and train.spike_loss are too narrow", c.step, x.Norm, x.Loss, x.UsualNorm,
-				x.UsualLoss,
-				c.spiked.times)})
+			Err: fmt.Errorf("step %d: gradient norm %.4g and loss %.4g (usual are %.4g and %.4g) with other samples "+
+				"too, %d times in a row: the model is at fault, or the limits train.spike_norm and train.spike_loss "+
+				"are too narrow", c.step, x.Norm, x.Loss, x.UsualNorm, x.UsualLoss, c.spiked.times)})
 		return
 	}
 	x.step, x.From = c.step, c.firstAgain()

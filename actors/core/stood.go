@@ -41,7 +41,6 @@ func (p *pace) standsStill(ctx actors.Context, c *Coordinator, i int, took float
 	d.named = true
 	x := Slowness{Rank: i, Cause: SlowStood, Now: lost, Usual: took, Had: c.closed[i].used.processors(),
 		Wants: median(p.had[i]), Part: share}
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSlow, Step: c.step,
-		Values: x.Values()})
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSlow, Step: c.step, Values: x.Values()})
 	return true
 }

@@ -223,15 +223,13 @@ const filedLen = 7
 // FiledOf reads the numbers of a CommitJob.
 func FiledOf(v []float64) Filed {
 	w := (*[filedLen]float64)(v)
-	return Filed{int64(w[0]), w[1], int(w[2]), int(w[3]), Usual{w[4], w[5], int64(w[6])},
-		LaidOf(v[filedLen:])}
+	return Filed{int64(w[0]), w[1], int(w[2]), int(w[3]), Usual{w[4], w[5], int64(w[6])}, LaidOf(v[filedLen:])}
 }
 
 // Values writes it as numbers.
 func (x Filed) Values() []float64 {
 	return AppendLaid([]float64{float64(x.Updates), x.Scale, float64(x.Good), float64(x.Left), x.Usual.Norm,
-		x.Usual.Loss,
-		float64(x.Usual.Count)}, x.Laid)
+		x.Usual.Loss, float64(x.Usual.Count)}, x.Laid)
 }
 
 // filed writes what a checkpoint says of a state.
@@ -289,8 +287,7 @@ func SlownessOf(v []float64) Slowness {
 
 // Values writes it as numbers.
 func (x Slowness) Values() []float64 {
-	return []float64{float64(x.Rank), float64(x.Cause), x.Now, x.Usual, number(x.Twin), x.Had, x.Wants,
-		x.Part}
+	return []float64{float64(x.Rank), float64(x.Cause), x.Now, x.Usual, number(x.Twin), x.Had, x.Wants, x.Part}
 }
 
 // EvalLoss reads the mean loss from a TopicEval report.

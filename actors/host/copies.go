@@ -31,8 +31,7 @@ func (x *experts) regions(p *grad.Param, g family.Region) (out []seated) {
 			out[n].region.To++
 			continue
 		}
-		out = append(out, seated{family.Region{Cuts: cuts, From: e, To: e + 1}, q - rows[0],
-			rows[1] - rows[0], first})
+		out = append(out, seated{family.Region{Cuts: cuts, From: e, To: e + 1}, q - rows[0], rows[1] - rows[0], first})
 	}
 	return out
 }

@@ -60,8 +60,7 @@ func (l *Loader) pack(mb family.Microbatch, c int) *links.Pack {
 	rows := total / n
 	p := links.NewPack(nil)
 	add := func(name string, t *tensor.Tensor) {
-		p.Names, p.Tensors = append(p.Names, name),
-			append(p.Tensors, t)
+		p.Names, p.Tensors = append(p.Names, name), append(p.Tensors, t)
 	}
 	part := chunk{from: c * rows, rows: rows, deal: l.Deal}
 	add("ids", tensor.Of(tensor.I32, chunkRows(part, mb.IDs, 1, 0), rows))
@@ -110,8 +109,7 @@ func (l *Loader) pack(mb family.Microbatch, c int) *links.Pack {
 }
 
 // states adds the borders of a chunk with the rows that linear attention carries from chunk to chunk.
-func (l *Loader) states(add func(name string, t *tensor.Tensor), cu []int32, part chunk, before,
-	after bool) {
+func (l *Loader) states(add func(name string, t *tensor.Tensor), cu []int32, part chunk, before, after bool) {
 	if l.Model == nil || !l.Model.Spec.Carries() {
 		return
 	}

@@ -172,8 +172,7 @@ func (r *Rank) arriving(m layout.Move, verdict []float64, in []*links.Pack) erro
 	}
 	for member, n := range next {
 		if sent := kernels.Ints(r.c.Backend, in[member].Tensors[0])[0]; int(sent) != n-1 {
-			panic(fmt.Sprintf("host: member %d has sent %d rows of block %d, and %d were expected",
-				member, sent,
+			panic(fmt.Sprintf("host: member %d has sent %d rows of block %d, and %d were expected", member, sent,
 				m.Block, n-1))
 		}
 	}

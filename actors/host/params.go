@@ -66,8 +66,7 @@ func (r *Rank) loadOne(p *grad.Param, g family.Region, fill family.FillFunc) (*t
 	}
 	ok := false
 	err = r.fill(full, func(dst []float32) (err error) {
-		ok, err = r.filled("param", p, g, dst,
-			fill)
+		ok, err = r.filled("param", p, g, dst, fill)
 		return
 	})
 	if err == nil && !ok {
@@ -94,8 +93,7 @@ func (r *Rank) loadOne(p *grad.Param, g family.Region, fill family.FillFunc) (*t
 }
 
 // filled fills a region; rows of padding become 0.
-func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32, fill family.FillFunc) (bool,
-	error) {
+func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32, fill family.FillFunc) (bool, error) {
 	n := 1
 	for _, x := range g.Intervals(p) {
 		n *= x[1] - x[0]
@@ -106,8 +104,7 @@ func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32
 	}
 	all := true
 	for _, x := range r.experts.regions(p, g) {
-		ok, err := fill(kind, p.Logical(), x.region,
-			dst[x.row*n/x.of:(x.row+x.region.To-x.region.From)*n/x.of])
+		ok, err := fill(kind, p.Logical(), x.region, dst[x.row*n/x.of:(x.row+x.region.To-x.region.From)*n/x.of])
 		if err != nil {
 			return false, err
 		}

@@ -19,8 +19,7 @@ func peerOf(c net.Conn) (pid int) {
 		return 0
 	}
 	_ = raw.Control(func(fd uintptr) { // a connection that is closed has no peer
-		if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET,
-			syscall.SO_PEERCRED); err == nil {
+		if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
 			pid = int(cred.Pid)
 		}
 	})

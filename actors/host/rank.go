@@ -297,8 +297,7 @@ func (r *Rank) ports(in []actors.Input) map[string]*tensor.Tensor {
 			if err != nil {
 				panic(err)
 			}
-			r.c.Backend.Run(&kernels.Call{Op: kernels.Sum, In: []*tensor.Tensor{have, t},
-				Out: []*tensor.Tensor{sum}})
+			r.c.Backend.Run(&kernels.Call{Op: kernels.Sum, In: []*tensor.Tensor{have, t}, Out: []*tensor.Tensor{sum}})
 			have.Release()
 			t.Release()
 			t = sum
@@ -350,8 +349,7 @@ func chunked(f *grad.Frame) bool { return f.Trace.Chunks > 1 }
 func (r *Rank) send(res *Result, key frameKey, ts map[string]*tensor.Tensor, side func(core.Port) int) {
 	for _, p := range r.c.Ports {
 		if t := ts[r.c.PortNames[p.ID]]; t != nil && side(p) == int(key.stage) {
-			res.Out = append(res.Out, actors.Output{Comm: -1, Port: p.ID, Payload: links.NewPack(nil,
-				t.Retain())})
+			res.Out = append(res.Out, actors.Output{Comm: -1, Port: p.ID, Payload: links.NewPack(nil, t.Retain())})
 		}
 	}
 	for _, t := range ts {
@@ -390,8 +388,7 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 		ties = append(ties, len(t))
 	}
 	exchanges := map[int][]layout.Exchange{}
-	for _, segment := range []int{layout.SumTP, layout.SumDP, layout.SumWhole, layout.Apply,
-		layout.Directions} {
+	for _, segment := range []int{layout.SumTP, layout.SumDP, layout.SumWhole, layout.Apply, layout.Directions} {
 		exchanges[segment] = l.Exchanges(&part, segment)
 	}
 	name := l.Name(r)
@@ -400,12 +397,10 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 		scale = func(string) float64 { return 1 }
 	}
 	return NewRank(RankConfig{Name: name, LRScale: scale, Decay: j.DecayScale, Backend: b,
-		Pool:  tensor.NewPool(name, j.Memory),
-		Host:  tensor.NewPool(name+" host", 0),
+		Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
 		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges,
-		Early: l.Early(&part),
-		Rows:  l.Rows, Turning: l.Turning(),
-		Moves: l.Moves(&part), Transfers: func(m layout.Move, old, new []int, to int) []layout.Transfer {
+		Early: l.Early(&part), Rows: l.Rows, Turning: l.Turning(), Moves: l.Moves(&part),
+		Transfers: func(m layout.Move, old, new []int, to int) []layout.Transfer {
 			return l.Transfers(&part, m, old, new, to)
 		}, CopyRows: func(m layout.Move, at []int, to int) []layout.CopyRow {
 			return l.CopyRows(&part, m, at, to)

@@ -57,8 +57,7 @@ func (r *Rank) route(o *Routing, rank int) (err error) {
 	if o == nil {
 		return nil
 	}
-	x := &routed{o: *o, loads: map[int]*core.Load{}, sent: map[int]*core.Load{}, at: r.experts.at,
-		b: r.c.Backend}
+	x := &routed{o: *o, loads: map[int]*core.Load{}, sent: map[int]*core.Load{}, at: r.experts.at, b: r.c.Backend}
 	x.o.Header.Rank = rank
 	if o.Replay != "" {
 		if x.in, err = layout.OpenRouting("train.routing", o.Replay, x.o.Header); err != nil {
@@ -154,13 +153,11 @@ func (x *routed) replay(c *kernels.Call) error {
 	case err != nil:
 		return fmt.Errorf("train.routing: %s %w", name, err)
 	case !ok:
-		return fmt.Errorf("train.routing: %s has nothing of step %d, microbatch %d, block %d: the run "+
-			"that was recorded was shorter, or had other data",
-			name, p.Step, p.Micro, p.Block)
+		return fmt.Errorf("train.routing: %s has nothing of step %d, microbatch %d, block %d: the run that was "+
+			"recorded was shorter, or had other data", name, p.Step, p.Micro, p.Block)
 	case len(experts) != c.Out[1].Len():
-		return fmt.Errorf("train.routing: %s has %d choices of step %d, microbatch %d, block %d, and %d "+
-			"are made", name, len(experts), p.Step,
-			p.Micro, p.Block, c.Out[1].Len())
+		return fmt.Errorf("train.routing: %s has %d choices of step %d, microbatch %d, block %d, and %d are made",
+			name, len(experts), p.Step, p.Micro, p.Block, c.Out[1].Len())
 	}
 	logits := kernels.Host(x.b, c.In[0])
 	defer logits.Release()

@@ -81,8 +81,7 @@ type Loss struct {
 
 // down tells the coordinator that a rank has ended with its process.
 func (x Loss) down(rank int) actors.Message {
-	m := actors.Message{Kind: actors.Down, From: layout.RankRef(rank), Step: int64(x.Times),
-		Text: x.Err.Error()}
+	m := actors.Message{Kind: actors.Down, From: layout.RankRef(rank), Step: int64(x.Times), Text: x.Err.Error()}
 	if x.Gone {
 		m.Member = 1
 	}
@@ -138,9 +137,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 	if o.Links != nil {
 		remote = o.Links
 	}
-	sys := NewSystem(l.Design.Seed, layout.FirstRank+actors.Ref(size+max(1,
-		o.Procs)*l.Design.Mesh.Replicas()),
-		remote)
+	sys := NewSystem(l.Design.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Design.Mesh.Replicas()), remote)
 	sys.Trace, sys.filter, sys.life, sys.proc = o.Trace, o.Filter, o.Life, o.Proc
 	sys.names = l.ActorName
 	if sys.capture = o.Capture; o.Capture != nil {
@@ -207,9 +204,8 @@ func Run(l *layout.Layout, o RunOptions) error {
 	if o.Links != nil {
 		if o.Coord.Recover {
 			o.Links.Lost = func(proc int, epoch uint32, cause error) {
-				sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Broken,
-					From: layout.RankRef(ranks[0]), Epoch: epoch,
-					Text: fmt.Sprintf("between process %d and process %d: %v", o.Proc, proc, cause)})
+				sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Broken, From: layout.RankRef(ranks[0]),
+					Epoch: epoch, Text: fmt.Sprintf("between process %d and process %d: %v", o.Proc, proc, cause)})
 			}
 		}
 		joined(l, o, devices, ranks)
@@ -294,8 +290,7 @@ func saver(o RunOptions, rank int) Saver {
 }
 
 // spawn starts this process's observer, loaders and ranks; the coordinator comes last, when all can answer.
-func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices []*Rank, ranks []int,
-	dps map[int]bool) {
+func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices []*Rank, ranks []int, dps map[int]bool) {
 	if o.Proc == 0 {
 		sys.Spawn(layout.ObserverRef, "observer", obs, nil)
 	}
@@ -303,16 +298,14 @@ func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices [
 		if !dps[dp] {
 			continue
 		}
-		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: max(1, o.Ahead),
-			Last: o.Coord.Last}
+		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: max(1, o.Ahead), Last: o.Coord.Last}
 		for _, r := range ranks {
 			if l.Ranks[r].Coord.DP == dp {
 				ll.Ranks = append(ll.Ranks, layout.RankRef(r))
 			}
 		}
 		dev := &Loader{DP: dp, MTP: l.Design.Model.Spec.MTP, Chunks: l.Design.Chunks, Model: l.Design.Model,
-			Filled: l.Filled,
-			Rows:   l.Design.Rows, Deal: l.Dealt(), Read: o.Batches, Seek: o.Seek}
+			Filled: l.Filled, Rows: l.Design.Rows, Deal: l.Dealt(), Read: o.Batches, Seek: o.Seek}
 		sys.Spawn(l.LoaderRef(o.Proc, dp), fmt.Sprintf("loader %d.%d", o.Proc, dp), core.NewLoader(ll), dev)
 	}
 	for i, r := range ranks {

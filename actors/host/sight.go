@@ -104,8 +104,7 @@ func (s *sight) add(b kernels.Backend, t *tensor.Tensor, file string, line Stati
 	line.count(wide)
 	if n := int64(h.Size()); s.Values && s.bytes+n <= sightBytes {
 		line.Values, s.bytes = true, s.bytes+n
-		s.infos = append(s.infos, checkpoint.Info{Name: file, DType: checkpointType(t.DType),
-			Shape: line.Shape})
+		s.infos = append(s.infos, checkpoint.Info{Name: file, DType: checkpointType(t.DType), Shape: line.Shape})
 		s.data = append(s.data, slices.Clone(h.Bytes()))
 	}
 	s.lines = append(s.lines, line)
@@ -182,9 +181,8 @@ func (s *sight) write(step int64) error {
 		return err
 	}
 	if len(s.infos) > 0 {
-		w, err := checkpoint.NewWriterOf(fmt.Sprintf("rank-%05d", s.rank), filepath.Join(s.Dir,
-			fmt.Sprintf("step-%08d", step)),
-			s.infos, 0)
+		w, err := checkpoint.NewWriterOf(fmt.Sprintf("rank-%05d", s.rank),
+			filepath.Join(s.Dir, fmt.Sprintf("step-%08d", step)), s.infos, 0)
 		if err != nil {
 			return err
 		}
@@ -198,8 +196,7 @@ func (s *sight) write(step int64) error {
 		}
 	}
 	f, err := os.OpenFile(filepath.Join(s.Dir, fmt.Sprintf("rank-%05d.jsonl", s.rank)),
-		os.O_APPEND|os.O_CREATE|os.O_WRONLY,
-		0o644)
+		os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,7 @@ import (
 func standIn(l *layout.Layout, o RunOptions, rank int) RankConfig {
 	part := &l.Ranks[rank]
 	return RankConfig{Name: l.Name(rank), Held: part.All, Params: part.Params, Moves: l.Moves(part),
-		Pool:  tensor.NewPool(l.Name(rank)+" stand-in", 0),
-		Optim: l.Design.Optim, Save: saver(o, rank)}
+		Pool: tensor.NewPool(l.Name(rank)+" stand-in", 0), Optim: l.Design.Optim, Save: saver(o, rank)}
 }
 
 // standFor writes the part of another rank from the copy of that one's state that a job brings.

@@ -84,8 +84,7 @@ func packs(in []actors.Input) (out [][]*links.Pack) {
 // toAll makes one output for each of n members from the tensors that part gives.
 func toAll(comm int32, n int, part func(member int) []*tensor.Tensor) (out []actors.Output) {
 	for m := range n {
-		out = append(out, actors.Output{Comm: comm, Member: int32(m), Payload: links.NewPack(nil,
-			part(m)...)})
+		out = append(out, actors.Output{Comm: comm, Member: int32(m), Payload: links.NewPack(nil, part(m)...)})
 	}
 	return
 }

@@ -25,11 +25,10 @@ func (r *Rank) byRule(p layout.ParamPlan, g, rows *tensor.Tensor) {
 	if looked := int(c[kernels.ChoiceNext]) == kernels.WatchOf(p.Rule.Attr).Every-1; !looked && !changed {
 		return
 	}
-	r.findings = core.AppendFinding(r.findings, core.Finding{Param: p.Index,
-		Stay:  float64(c[kernels.ChoiceStay]),
-		Error: float64(c[kernels.ChoiceError]), Product: int(c[kernels.ChoiceProduct]),
-		Flushed: float64(c[kernels.ChoiceFlushed]), Cut: float64(c[kernels.ChoiceCut]),
-		Falls: float64(c[kernels.ChoiceFalls]), Changed: changed})
+	r.findings = core.AppendFinding(r.findings,
+		core.Finding{Param: p.Index, Stay: float64(c[kernels.ChoiceStay]), Error: float64(c[kernels.ChoiceError]),
+			Product: int(c[kernels.ChoiceProduct]), Flushed: float64(c[kernels.ChoiceFlushed]),
+			Cut: float64(c[kernels.ChoiceCut]), Falls: float64(c[kernels.ChoiceFalls]), Changed: changed})
 }
 
 func (r *Rank) choiceOf(rows *tensor.Tensor) (v [kernels.ChoiceLen]float32) {

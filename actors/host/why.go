@@ -52,8 +52,7 @@ func Diagnose(all []Status, silent ...Silent) Diagnosis {
 		seen[s.Ref] = len(path)
 		path = append(path, s)
 		d.Ref, d.What, d.Age = s.Ref, s.Wait.What, s.Age
-		d.Chain = append(d.Chain, fmt.Sprintf("%s: %s (%s)", s.Name, s.describe(at),
-			s.Age.Round(time.Millisecond)))
+		d.Chain = append(d.Chain, fmt.Sprintf("%s: %s (%s)", s.Name, s.describe(at), s.Age.Round(time.Millisecond)))
 		if s.Wait.Busy || s.Wait.For == actors.None {
 			break
 		}
@@ -147,9 +146,8 @@ func leaked(at map[actors.Ref]Status, s Status) string {
 	}
 	for _, h := range from.Wait.Held {
 		if h.To == s.Ref {
-			return fmt.Sprintf("a credit leaked on edge %s: %s holds %d messages for %s and has 0 of %d "+
-				"credits, but %s waits for %s", h.Edge, from.Name, h.Count, s.Name, h.Credits, s.Name,
-				s.Wait.What)
+			return fmt.Sprintf("a credit leaked on edge %s: %s holds %d messages for %s and has 0 of %d credits, "+
+				"but %s waits for %s", h.Edge, from.Name, h.Count, s.Name, h.Credits, s.Name, s.Wait.What)
 		}
 	}
 	return ""
@@ -200,11 +198,7 @@ func (s *System) explained() []byte {
 
 // Everywhere is what all processes of a run say that their actors wait for: this one's, and over links the
 // others', of which it names those that do not answer in time.
-func (s *System) Everywhere(
-	l *links.Links,
-	procs int,
-	within time.Duration,
-) (all []Status, silent []Silent) {
+func (s *System) Everywhere(l *links.Links, procs int, within time.Duration) (all []Status, silent []Silent) {
 	parts := make([][]Status, max(1, procs))
 	quiet := make([]bool, len(parts))
 	var wg sync.WaitGroup
@@ -237,8 +231,7 @@ func (s *System) ServeWhy(dir string, proc int) (func(), error) {
 // AskWhy collects the answers of every process of a run, and names those that do not answer within a time.
 func AskWhy(dir string, timeout time.Duration) (all []Status, silent []Silent, err error) {
 	if _, err := os.ReadDir(dir); errors.Is(err, fs.ErrPermission) {
-		return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user",
-			dir)
+		return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user", dir)
 	}
 	paths, err := filepath.Glob(filepath.Join(dir, "why-*.sock"))
 	if err != nil {
@@ -275,8 +268,7 @@ func AskProcess(dir string, n int, timeout time.Duration) ([]Status, *Silent, er
 	part, pid, err := askProcess(machine.AnswerSocket(dir, "why", n), timeout)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user",
-			dir)
+		return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user", dir)
 	case err != nil && pid > 0:
 		return nil, &Silent{Proc: n, PID: pid, State: StateOf(pid)}, nil
 	case err != nil:

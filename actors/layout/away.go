@@ -180,8 +180,7 @@ func (l *Layout) through(part *RankPart) (n int64) {
 	for i := range part.Params {
 		if p := &part.Params[i]; p.Away {
 			for _, f := range l.states(p) {
-				n += int64(f.Type.Size()) * int64(tensor.Len(f.Shape(rowsOfShape(p.Local, p.Own.From,
-					p.Own.To))))
+				n += int64(f.Type.Size()) * int64(tensor.Len(f.Shape(rowsOfShape(p.Local, p.Own.From, p.Own.To))))
 			}
 		}
 	}

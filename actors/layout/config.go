@@ -84,8 +84,7 @@ func routing(c *configs.Config, m *family.Model) {
 	if p.ChunkSize > 0 {                        // each chunk has losses of its own
 		share *= float64(p.ChunkSize) / float64(fit.Rows(c))
 	}
-	b := block.Balance{Scale: cmp.Or(r.Coef, family.Mixture.Of(m.Config).BalanceCoef, 0.001) * share,
-		Z: r.Z * share}
+	b := block.Balance{Scale: cmp.Or(r.Coef, family.Mixture.Of(m.Config).BalanceCoef, 0.001) * share, Z: r.Z * share}
 	switch {
 	case r.Loss == "pooled", r.Loss == "model" && family.Mixture.Of(m.Config).RouterLogits:
 		b.Kind = block.PooledBalance
@@ -118,17 +117,14 @@ func FromConfig(c *configs.Config) (*Design, error) {
 	m.LowGather = r.Train.LowGather
 	routing(c, m)
 	indexing(c, m)
-	j := &Design{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan),
-		Zero:        r.Plan.Zero,
-		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap,
-		Pairs: r.Plan.OverlapMicro, Bucket: int64(r.Plan.BucketBytes), Schedule: r.Plan.Schedule,
-		Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
-		Ring: r.Plan.CPComm == "ring" || r.Plan.CPComm == "hybrid", Zigzag: r.Plan.Zigzag() && m.Dealable(),
-		Rows: fit.Rows(c), SeqLen: r.Data.SeqLen, Recompute: fit.Recomputes[r.Plan.Recompute],
+	j := &Design{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
+		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Pairs: r.Plan.OverlapMicro,
+		Bucket: int64(r.Plan.BucketBytes), Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages,
+		Micro: c.Microbatches(), Ring: r.Plan.CPComm == "ring" || r.Plan.CPComm == "hybrid", Zigzag: r.Plan.Zigzag() &&
+			m.Dealable(), Rows: fit.Rows(c), SeqLen: r.Data.SeqLen, Recompute: fit.Recomputes[r.Plan.Recompute],
 		RecomputeLayers: r.Plan.RecomputeLayers, DType: fit.Precisions[r.Train.Precision],
 		RoutingBound: r.Train.RoutingBound, SumWhole: 16 << 10, MoveEvery: r.Train.BalanceEvery,
-		Nodes: r.Train.BalanceHosts, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
-		Optim: updates(c)}
+		Nodes: r.Train.BalanceHosts, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed), Optim: updates(c)}
 	if r.Plan.Offload {
 		j.Offload = OffloadFrom
 	}
@@ -139,8 +135,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 	if v := m.Vision; v != nil {
 		j.Dims = ImageDims(v, r.Plan.Encoder.Patches, j.Rows)
 		if e := r.Plan.Encoder; e.Over != "none" {
-			j.Parts = TowerParts(m, &PartPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead,
-				Fill: e.Fill})
+			j.Parts = TowerParts(m, &PartPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill})
 		}
 		j.Component = fit.Components(&r)
 		j.LRScale = func(param string) float64 {
@@ -174,8 +169,7 @@ func (j *Design) ahead(c *configs.Config) {
 		return
 	}
 	if e := c.Run.Plan.Encoder; e.Over != "none" {
-		j.Parts = []*PartPlan{{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill,
-			Widths: m.Widths}}
+		j.Parts = []*PartPlan{{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill, Widths: m.Widths}}
 	}
 	if n := autoencoders.EncodesOf(m, j.Rows); n > 0 {
 		j.Dims = map[string]int{family.NoiseLevels: n}
@@ -201,12 +195,9 @@ func (j *Design) ahead(c *configs.Config) {
 func updates(c *configs.Config) optim.Config {
 	o := &c.Run.Optimizer
 	return optim.Config{Name: o.Kind, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Decay: o.WeightDecay,
-		Momentum: o.Momentum, Clip: o.ClipGrad,
-		Average: optim.Averaging{Decay: o.EMA, After: int64(o.EMAAfter), Power: o.EMAPower},
-		Rate:    Rate(c), Moments: o.Moments, Block: o.MomentsBlock,
-		Adafactor: optim.Adafactor{Power: o.Adafactor.Decay, Above: o.Adafactor.Clip,
-			Floor: o.Adafactor.Floor,
-			Fixed: o.Adafactor.Fixed},
+		Momentum: o.Momentum, Clip: o.ClipGrad, Average: optim.Averaging{Decay: o.EMA, After: int64(o.EMAAfter),
+			Power: o.EMAPower}, Rate: Rate(c), Moments: o.Moments, Block: o.MomentsBlock, Adafactor: optim.Adafactor{
+			Power: o.Adafactor.Decay, Above: o.Adafactor.Clip, Floor: o.Adafactor.Floor, Fixed: o.Adafactor.Fixed},
 		Muon: optim.Muon{Momentum: o.MuonBeta, Plain: o.MuonPlain, Steps: o.MuonSteps, Scale: o.MuonScale}}
 }
 
@@ -274,12 +265,10 @@ func Coordination(c *configs.Config) core.RunLayout {
 	r := c.Run
 	lr := Rate(c)
 	l := core.RunLayout{First: 1, Last: int64(r.Train.Steps), SaveEvery: int64(r.Checkpoint.Interval),
-		SaveAtEnd: r.Checkpoint.Dir != "",
-		EvalEvery: int64(r.Train.EvalInterval), EvalSteps: int64(r.Train.EvalSteps), LR: lr.At,
-		LossScale: core.LossScale{Scale: 1},
-		Spikes: core.Spikes{Norm: r.Train.SpikeNorm, Loss: r.Train.SpikeLoss,
-			After: int64(r.Train.SpikeAfter),
-			Back:  int64(r.Train.SpikeBack), Most: r.Train.SpikeMost}}
+		SaveAtEnd: r.Checkpoint.Dir != "", EvalEvery: int64(r.Train.EvalInterval),
+		EvalSteps: int64(r.Train.EvalSteps), LR: lr.At, LossScale: core.LossScale{Scale: 1},
+		Spikes: core.Spikes{Norm: r.Train.SpikeNorm, Loss: r.Train.SpikeLoss, After: int64(r.Train.SpikeAfter),
+			Back: int64(r.Train.SpikeBack), Most: r.Train.SpikeMost}}
 	if r.Train.Half() {
 		l.LossScale = core.LossScale{Dynamic: r.Train.LossScale == 0, Scale: r.Train.InitialScale,
 			Min:    r.Train.MinScale,
@@ -294,9 +283,8 @@ func Coordination(c *configs.Config) core.RunLayout {
 // Rate is the learning rate of a configuration.
 func Rate(c *configs.Config) optim.LR {
 	s, o := c.Run.Schedule, c.Run.Optimizer
-	l := optim.LR{Style: s.Kind, Max: o.LR, Min: o.MinLR, WarmupInit: s.WarmupInit,
-		Warmup: int64(s.WarmupSteps), Decay: int64(s.DecaySteps),
-		WSDDecay: int64(s.WSDDecaySteps), WSDStyle: s.WSDDecay}
+	l := optim.LR{Style: s.Kind, Max: o.LR, Min: o.MinLR, WarmupInit: s.WarmupInit, Warmup: int64(s.WarmupSteps),
+		Decay: int64(s.DecaySteps), WSDDecay: int64(s.WSDDecaySteps), WSDStyle: s.WSDDecay}
 	if l.Decay == 0 {
 		l.Decay = int64(c.Run.Train.Steps)
 	}

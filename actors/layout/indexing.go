@@ -18,6 +18,5 @@ func indexing(c *configs.Config, m *family.Model) {
 	if !m.Spec.Indexes() || x.Stage == "frozen" || lora != nil && !adapted(lora) {
 		return
 	}
-	m.Index(block.Indexing{Scale: x.Coef / float64(c.Microbatches()*c.Run.Plan.DP),
-		Dense: x.Stage == "warmup"})
+	m.Index(block.Indexing{Scale: x.Coef / float64(c.Microbatches()*c.Run.Plan.DP), Dense: x.Stage == "warmup"})
 }

@@ -87,10 +87,9 @@ func (l *Layout) Dealt() int {
 
 // New lays a design out. It allocates no tensors, so it also serves `lfactor plan`.
 func New(j *Design) (*Layout, error) {
-	l := &Layout{Design: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{},
-		SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{},
-		early: map[int][]bucket{}, none: map[int32][]bool{}, works: map[int32]work{},
-		feet:  map[footKey]*grad.Footprint{},
+	l := &Layout{Design: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{},
+		more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}, early: map[int][]bucket{},
+		none: map[int32][]bool{}, works: map[int32]work{}, feet: map[footKey]*grad.Footprint{},
 		peaks: map[float64][]int64{}}
 	var err error
 	if _, err = optim.Of(j.Optim); err != nil {
@@ -123,9 +122,8 @@ func New(j *Design) (*Layout, error) {
 		return nil, err
 	}
 	if j.Pairs && !paired(l.Program) {
-		return nil, fmt.Errorf("plan.overlap_microbatches: %d microbatches a step leave no forward beside a "+
-			"backward of %s on %d ranks: raise train.global_batch, or remove it", j.Micro, j.Schedule,
-			shape.Ranks)
+		return nil, fmt.Errorf("plan.overlap_microbatches: %d microbatches a step leave no forward beside a backward "+
+			"of %s on %d ranks: raise train.global_batch, or remove it", j.Micro, j.Schedule, shape.Ranks)
 	}
 	if s, err := schedule.Get(j.Schedule); j.Program == nil && err == nil && !s.Runs {
 		return nil, fmt.Errorf("schedule %s feeds two copies of the model from both ends, which "+
@@ -167,8 +165,7 @@ func (l *Layout) shapes() error {
 	if j.Zero < 2 {
 		what, try = "the loss of balance of the whole batch", "train.router.loss=sequence"
 	}
-	if batch := j.Model.Spec.Balance.Kind == block.BatchBalance; len(j.Model.Modalities) == 0 ||
-		j.Zero < 2 && !batch {
+	if batch := j.Model.Spec.Balance.Kind == block.BatchBalance; len(j.Model.Modalities) == 0 || j.Zero < 2 && !batch {
 		return nil
 	}
 	for i := range j.Parts {
@@ -213,8 +210,7 @@ func (l *Layout) cuts(n int) ([]int, error) {
 		return nil, fmt.Errorf("an encoder plan for a model without an encoder")
 	}
 	if j.Chunks > 1 {
-		return nil, fmt.Errorf("chunks of a sequence and an encoder with a mesh of its own exclude each " +
-			"other")
+		return nil, fmt.Errorf("chunks of a sequence and an encoder with a mesh of its own exclude each other")
 	}
 	var cuts []int
 	for i, e := range j.Parts {

@@ -195,8 +195,7 @@ func (l *Layout) movingSegments(part *RankPart) []core.Segment {
 		bytes := l.movedBytes(part, m)
 		at := &segs[gather+i]
 		at.Comms = []core.Comm{{Group: m.Group, Bytes: bytes * int64(m.Members-1) / int64(m.Members)}}
-		segs = append(segs, core.Segment{Await: []core.Issued{{Segment: int32(gather + i)}},
-			Bytes: 2 * bytes,
+		segs = append(segs, core.Segment{Await: []core.Issued{{Segment: int32(gather + i)}}, Bytes: 2 * bytes,
 			Calls: len(m.Params)})
 	}
 	return segs

@@ -68,14 +68,11 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 	for _, t := range part.Ties {
 		groups = append(groups, group(t))
 	}
-	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Row, Eval: l.Eval, Groups: groups,
-		Ports: l.Ports, Lower: l.Lower, Absent: l.Absent, Shaped: l.Class > 0,
-		Update: l.updateSegments(&part), Early: l.Early(&part), Moving: l.movingSegments(&part),
-		Routes: l.routes(r),
-		Peer: func(stage int) actors.Ref {
+	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Row, Eval: l.Eval, Groups: groups, Ports: l.Ports,
+		Lower: l.Lower, Absent: l.Absent, Shaped: l.Class > 0, Update: l.updateSegments(&part), Early: l.Early(&part),
+		Moving: l.movingSegments(&part), Routes: l.routes(r), Peer: func(stage int) actors.Ref {
 			return RankRef(m.Move(r, topology.PP, l.pipe[stage]))
-		},
-		Loader: l.LoaderRef(proc, part.Coord.DP), Coordinator: CoordinatorRef, Credits: j.Credits}
+		}, Loader: l.LoaderRef(proc, part.Coord.DP), Coordinator: CoordinatorRef, Credits: j.Credits}
 }
 
 // Buddies are, by rank, the ranks that keep a second copy of their state in memory: in the next process, so

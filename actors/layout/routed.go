@@ -15,10 +15,8 @@ import (
 func (j *Design) RoutingHeader(model string) routers.Header {
 	m, e := j.Mesh, j.Model.Spec.Experts
 	return routers.Header{Version: routers.TraceVersion, Model: model, Experts: e.Experts, Each: e.Each,
-		Rows: j.Rows,
-		Plan: fmt.Sprintf("pp=%d dp=%d cp=%d tp=%d, %d microbatches", m.Len(topology.PP), m.Replicas(),
-			m.Len(topology.CP),
-			m.Len(topology.TP), j.Micro)}
+		Rows: j.Rows, Plan: fmt.Sprintf("pp=%d dp=%d cp=%d tp=%d, %d microbatches", m.Len(topology.PP), m.Replicas(),
+			m.Len(topology.CP), m.Len(topology.TP), j.Micro)}
 }
 
 // RoutingFile is a rank's trace in a directory.
@@ -32,8 +30,7 @@ func OpenRouting(key, dir string, want routers.Header) (*routers.Trace, error) {
 	name := RoutingFile(dir, want.Rank)
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, exit.With(fmt.Errorf("%s: %w: record a run of the same plan first", key, err),
-			exit.Usage)
+		return nil, exit.With(fmt.Errorf("%s: %w: record a run of the same plan first", key, err), exit.Usage)
 	}
 	info, err := f.Stat()
 	if err != nil {
@@ -44,8 +41,7 @@ func OpenRouting(key, dir string, want routers.Header) (*routers.Trace, error) {
 		return nil, exit.With(fmt.Errorf("%s: %s %w", key, name, err), exit.Usage)
 	}
 	if why := t.Header.Fits(want); why != "" {
-		return nil, exit.With(fmt.Errorf("%s: %s %s; record a run of this model and plan", key, name,
-			why), exit.Usage)
+		return nil, exit.With(fmt.Errorf("%s: %s %s; record a run of this model and plan", key, name, why), exit.Usage)
 	}
 	return t, nil
 }

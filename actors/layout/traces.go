@@ -26,9 +26,8 @@ var PhaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: g
 // since the planner, the memory model and the ranks all record with these same options.
 func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	j := l.Design
-	o := grad.Options{Mesh: l.meshes[l.Side(stage)], DType: j.DType,
-		ShardGrads: j.Zero >= 2, ShardParams: j.Zero == 3, Frozen: j.Frozen, Recompute: j.Recompute,
-		NoGrad: eval, Chunk: chunk, Chunks: max(1, j.Chunks)}
+	o := grad.Options{Mesh: l.meshes[l.Side(stage)], DType: j.DType, ShardGrads: j.Zero >= 2, ShardParams: j.Zero == 3,
+		Frozen: j.Frozen, Recompute: j.Recompute, NoGrad: eval, Chunk: chunk, Chunks: max(1, j.Chunks)}
 	if j.Offload > 0 && !eval {
 		o.Offload = func(v *grad.Value) bool { return tensor.Len(v.Shape)*v.DType.Size() >= j.Offload }
 	}
@@ -152,8 +151,7 @@ func (l *Layout) record(k TraceKey) *grad.Trace {
 func (l *Layout) recordWith(o grad.Options, k TraceKey) *grad.Trace {
 	j := l.Design
 	rows := j.Rows / max(1, j.Chunks)
-	return j.Model.Record(o, block.Rec{Shape: j.Model.Shape(rows, k.Class),
-		Lora: j.Lora}, l.Stages[k.Stage])
+	return j.Model.Record(o, block.Rec{Shape: j.Model.Shape(rows, k.Class), Lora: j.Lora}, l.Stages[k.Stage])
 }
 
 // traces records all traces that a run needs: per stage, chunk and class of shapes, for training
@@ -232,8 +230,7 @@ func (l *Layout) lowered(tr *grad.Trace, ph grad.Phase, side int) []core.Segment
 			seg.Await = append(seg.Await, core.Issued{Segment: int32(at.Segment), Comm: int32(at.Comm)})
 		}
 		for _, n := range s.Comm {
-			c := core.Comm{Group: l.Group(side, n.Axes), Bytes: tr.CommBytes(n), Shift: n.Shift(),
-				Apart: n.Apart()}
+			c := core.Comm{Group: l.Group(side, n.Axes), Bytes: tr.CommBytes(n), Shift: n.Shift(), Apart: n.Apart()}
 			seg.Comms = append(seg.Comms, c)
 		}
 		out = append(out, seg)

@@ -54,8 +54,7 @@ func (l *Layout) whole(p *ParamPlan) (axes []int) {
 	}
 	o := grad.Options{Mesh: l.meshes[p.Side]}
 	for m, a := range o.Mesh {
-		cut := a.Fold == p.Fold && p.Place.On(m).Kind == grad.Sharded && (!p.Experts ||
-			p.Place.On(m).Axis > 0)
+		cut := a.Fold == p.Fold && p.Place.On(m).Kind == grad.Sharded && (!p.Experts || p.Place.On(m).Axis > 0)
 		if (cut || !p.Experts && slices.Contains(p.Zero, m)) && a.Size > 1 {
 			axes = append(axes, m)
 		}

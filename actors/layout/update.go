@@ -73,8 +73,7 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 			at, out = len(out), append(out, Exchange{Side: p.Side, Axes: axes, Group: l.Group(p.Side, axes),
 				Members: o.Members(axes), Bucket: b})
 			// between two members a part and its sum weigh as much as the whole, and take longer
-			out[at].InTwo = (segment == SumDP || segment == SumWhole) && l.Design.Zero == 0 &&
-				out[at].Members > 2
+			out[at].InTwo = (segment == SumDP || segment == SumWhole) && l.Design.Zero == 0 && out[at].Members > 2
 		}
 		out[at].Params = append(out[at].Params, i)
 	}
@@ -124,8 +123,7 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 		if l.Design.Zero > 0 || x.InTwo { // each sums its own rows only
 			sent = 4 * n * (members - 1) / members
 		}
-		segs[SumDP].Comms = append(segs[SumDP].Comms, core.Comm{Group: x.Group, Bytes: sent,
-			Early: x.Bucket > 0})
+		segs[SumDP].Comms = append(segs[SumDP].Comms, core.Comm{Group: x.Group, Bytes: sent, Early: x.Bucket > 0})
 		if x.InTwo {
 			segs[SumWhole].Comms = append(segs[SumWhole].Comms, core.Comm{Group: x.Group, Bytes: sent})
 			segs[SumTies].Bytes += 8 * own // the sums are put together

@@ -178,9 +178,8 @@ func (r ProfileReport) PrintKernels(w io.Writer, most int) {
 		if k.Flops > 0 {
 			rate = fmt.Sprintf("%.1f", k.Flops/k.Seconds/1e9)
 		}
-		t.AppendRow(table.Row{k.Name, k.DType, fmt.Sprintf("%.4g", float64(k.Calls)/n),
-			unit.Seconds(k.Seconds / n), unit.Percent(k.Share), rate,
-			fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), ofPeak(k.OfPeak)})
+		t.AppendRow(table.Row{k.Name, k.DType, fmt.Sprintf("%.4g", float64(k.Calls)/n), unit.Seconds(k.Seconds / n),
+			unit.Percent(k.Share), rate, fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), ofPeak(k.OfPeak)})
 	}
 	t.Render()
 	fmt.Fprintf(w, "outside kernels %s of the time, over %d steps of %s\n", unit.Percent(r.Share), r.Steps,

@@ -49,8 +49,7 @@ func (p *Profiler) Draw(w *bufio.Writer, r ProfileReport) {
 	rows := 2*len(r.Lanes) + 1
 	bars := min(profileBars, len(r.Table))
 	fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" "+
-		"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" "+
-		"fill=\"#fff\"/>\n",
+		"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
 		profileLeft+profileWidth+10, (rows+bars+6)*ProfileRow)
 	text := func(x float64, row int, s string) {
 		fmt.Fprintf(w, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", x, row*ProfileRow+13, html.EscapeString(s))
@@ -59,9 +58,8 @@ func (p *Profiler) Draw(w *bufio.Writer, r ProfileReport) {
 		if width < thinnest {
 			return
 		}
-		fmt.Fprintf(w, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" "+
-			"fill=\"%s\"><title>%s</title></rect>\n", x, row*ProfileRow+1, width, ProfileRow-3, colour,
-			html.EscapeString(title))
+		fmt.Fprintf(w, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"><title>%s</title></rect>\n",
+			x, row*ProfileRow+1, width, ProfileRow-3, colour, html.EscapeString(title))
 	}
 	text(4, 0, fmt.Sprintf("the last of %d steps, %s; outside kernels %s of the time of all", r.Steps,
 		unit.Seconds(length), unit.Percent(r.Share)))
@@ -76,8 +74,7 @@ func (p *Profiler) Draw(w *bufio.Writer, r ProfileReport) {
 		if e.Kernel {
 			row, colour = row+1, kernelColour(e.Name)
 		}
-		bar(profileLeft+e.Start*scale, (e.End-e.Start)*scale, row, colour,
-			e.Name+": "+unit.Seconds(e.End-e.Start))
+		bar(profileLeft+e.Start*scale, (e.End-e.Start)*scale, row, colour, e.Name+": "+unit.Seconds(e.End-e.Start))
 	}
 	shares(r.Table[:bars], rows+2, text, bar)
 	text(4, rows+bars+3, "jobs: forward blue, backward green, optimizer red. Kernels: products blue, "+
@@ -93,7 +90,6 @@ func shares(ks []profile.KernelSum, row int, text func(x float64, row int, s str
 		x := 2 * profileLeft
 		width := k.Share / ks[0].Share * (profileWidth - profileLeft - 200)
 		bar(x, max(width, 1), row+i, kernelColour(k.Name), k.Name)
-		text(x+max(width, 1)+4, row+i, fmt.Sprintf("%s, %s of peak", unit.Percent(k.Share),
-			unit.Percent(k.OfPeak)))
+		text(x+max(width, 1)+4, row+i, fmt.Sprintf("%s, %s of peak", unit.Percent(k.Share), unit.Percent(k.OfPeak)))
 	}
 }

@@ -74,8 +74,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 			q := &sample.Request{Prompt: p, Params: a.params, Sample: k, Top: a.top, Guide: a.guide,
 				Adapter: slot, Images: a.images}
 			if q.Max = min(q.Max, s.context-len(p)); q.Max < 1 {
-				s.fail(w, bad("prompt", "the prompt has %d tokens, and with its answer a text has at "+
-					"most %d", len(p),
+				s.fail(w, bad("prompt", "the prompt has %d tokens, and with its answer a text has at most %d", len(p),
 					s.context))
 				return
 			}
@@ -115,8 +114,7 @@ func (s *Server) refusal(err error) error {
 	return bad("", "%v", err)
 }
 
-var late = fault{http.StatusGatewayTimeout, "timeout_error", "the time of the request is over", "",
-	"deadline"}
+var late = fault{http.StatusGatewayTimeout, "timeout_error", "the time of the request is over", "", "deadline"}
 
 // whole waits for all answers and writes them.
 func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, talks []*talk) error {
@@ -147,9 +145,8 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, tal
 		choices = append(choices, x)
 	}
 	kind, _ := a.form.object()
-	v := map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": a.model,
-		"choices": choices,
-		"usage":   usage(a, drawn)}
+	v := map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": a.model, "choices": choices,
+		"usage": usage(a, drawn)}
 	if a.ids {
 		v["prompt_token_ids"] = a.prompts[0]
 	}
@@ -161,13 +158,11 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, tal
 func (s *Server) broken(end sample.End) error {
 	switch end {
 	case sample.EndStuck:
-		return fault{http.StatusUnprocessableEntity, "invalid_request_error",
-			"the model's vocabulary has no token that goes " +
-				"on in the form that is asked for", "response_format", "no_token"}
+		return fault{http.StatusUnprocessableEntity, "invalid_request_error", "the model's vocabulary has no token " +
+			"that goes on in the form that is asked for", "response_format", "no_token"}
 	case sample.EndNumber:
-		return fault{http.StatusInternalServerError, "server_error",
-			"the model's logits are no numbers here, so that no token can be drawn: its weights, or its adapter's, " +
-				"are spoilt", "model", "no_number"}
+		return fault{http.StatusInternalServerError, "server_error", "the model's logits are no numbers here, so " +
+			"that no token can be drawn: its weights, or its adapter's, are spoilt", "model", "no_number"}
 	case sample.EndError, sample.EndCancel:
 	default:
 		return nil
@@ -226,8 +221,7 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, a *asked, 
 	for open > 0 {
 		e := <-events // every follower ends with an event, at the latest with the context
 		if e.err != nil {
-			s.note(w, flusher, map[string]any{"error": map[string]any{"message": late.message,
-				"type":  late.kind,
+			s.note(w, flusher, map[string]any{"error": map[string]any{"message": late.message, "type": late.kind,
 				"param": nil, "code": late.code}})
 			for open--; open > 0; {
 				if e := <-events; e.err != nil || e.c.end != "" {
@@ -238,8 +232,7 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, a *asked, 
 		}
 		drawn += len(e.c.tokens)
 		if f := s.broken(e.c.end); f != nil {
-			s.note(w, flusher, map[string]any{"error": map[string]any{"message": f.Error(),
-				"type":  "server_error",
+			s.note(w, flusher, map[string]any{"error": map[string]any{"message": f.Error(), "type": "server_error",
 				"param": nil, "code": nil}})
 			open--
 			continue
@@ -298,8 +291,7 @@ func (s *Server) send(w http.ResponseWriter, f http.Flusher, a *asked, e event) 
 
 func (s *Server) chunk(a *asked, choices []any) map[string]any {
 	_, kind := a.form.object()
-	v := map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": a.model,
-		"choices": choices}
+	v := map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": a.model, "choices": choices}
 	if a.usage {
 		v["usage"] = nil // the last one has it
 	}

@@ -54,10 +54,9 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 			}
 			return b, nil
 		case s.now().After(late):
-			return nil, fault{http.StatusRequestTimeout, "timeout_error",
-				fmt.Sprintf("the request's body comes too "+
-					"slowly: %d bytes in %v, and less than %d bytes a second behind the first %v", len(b),
-					s.now().Sub(began).Round(time.Second), bodyRate, bodyGrace), "", "slow_body"}
+			return nil, fault{http.StatusRequestTimeout, "timeout_error", fmt.Sprintf("the request's body "+
+				"comes too slowly: %d bytes in %v, and less than %d bytes a second behind the first %v", len(b),
+				s.now().Sub(began).Round(time.Second), bodyRate, bodyGrace), "", "slow_body"}
 		case err != nil:
 			return nil, bad("", "the request did not come: %v", err)
 		}

@@ -121,8 +121,7 @@ func (s *Server) conversation(b *chatBody, t *tools, a *asked) ([]int32, error) 
 			return nil, bad("messages", "image %d: %v", i+1, err)
 		}
 		if pixels += int64(w) * int64(h); pixels > pixelsMost {
-			return nil, bad("messages", "the request's images have more than %d pixels together",
-				int64(pixelsMost))
+			return nil, bad("messages", "the request's images have more than %d pixels together", int64(pixelsMost))
 		}
 	}
 	a.files, a.pixels = images, pixels

@@ -55,8 +55,7 @@ func contentOf(raw json.RawMessage, sees bool) (content any, images [][]byte, er
 		case sees:
 			return nil, nil, fmt.Errorf("its content has a part of the type %.40q, and the model reads text and image_url", p.Type)
 		default:
-			return nil, nil, fmt.Errorf("its content has a part of the type %.40q, and the model reads text",
-				p.Type)
+			return nil, nil, fmt.Errorf("its content has a part of the type %.40q, and the model reads text", p.Type)
 		}
 	}
 	if list == nil {

@@ -76,8 +76,7 @@ func (f *completionForm) choice(i int, c *choice) map[string]any {
 			ids, each = append(ids, k.ID), append(each, k.LogProb)
 		}
 		tokens, probs = append(tokens, text), append(probs, t.LogProb)
-		tops, offsets = append(tops, f.s.spell.likely(ids, each)), append(offsets,
-			f.places[i].pass(&f.s.spell, t.ID))
+		tops, offsets = append(tops, f.s.spell.likely(ids, each)), append(offsets, f.places[i].pass(&f.s.spell, t.ID))
 	}
 	x["logprobs"] = map[string]any{"tokens": tokens, "token_logprobs": probs, "top_logprobs": tops,
 		"text_offset": offsets}

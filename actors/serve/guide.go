@@ -68,8 +68,7 @@ func (b *formatBody) form() (*asks, error) {
 			all = append(all, asks{"response_format", "schema", string(f.Schema.Schema)})
 		default:
 			return nil, bad("response_format",
-				"response_format is %.40q, and none of text, json_object and "+
-					"json_schema", f.Type)
+				"response_format is %.40q, and none of text, json_object and json_schema", f.Type)
 		}
 	}
 	g := b.guidedBody
@@ -86,8 +85,7 @@ func (b *formatBody) form() (*asks, error) {
 	case len(all) == 0:
 		return nil, nil
 	case len(all) > 1:
-		return nil, bad(all[1].param, "%s and %s both say what form the answer has", all[0].param,
-			all[1].param)
+		return nil, bad(all[1].param, "%s and %s both say what form the answer has", all[0].param, all[1].param)
 	}
 	return &all[0], nil
 }
@@ -126,8 +124,7 @@ type guides struct {
 }
 
 // machine is that of a form.
-func (s *Server) machine(a asks, compile func(text string) (*grammar.Grammar, error)) (*grammar.Machine,
-	error) {
+func (s *Server) machine(a asks, compile func(text string) (*grammar.Grammar, error)) (*grammar.Machine, error) {
 	g := &s.guides
 	g.once.Do(func() { g.vocab = grammar.NewVocabulary(s.tok.Pieces()) })
 	key := asks{kind: a.kind, text: a.text}
@@ -148,8 +145,7 @@ func (s *Server) machine(a asks, compile func(text string) (*grammar.Grammar, er
 	}
 	m = grammar.NewMachine(x)
 	if m.Start() == nil { // nobody else has it yet
-		return nil, bad(a.param, "%s: no text has this form, or texts may have it in too many ways at once",
-			a.param)
+		return nil, bad(a.param, "%s: no text has this form, or texts may have it in too many ways at once", a.param)
 	}
 	g.machines[key] = m
 	return m, nil

@@ -61,8 +61,7 @@ func linked(path string) error {
 	case err != nil:
 		return broke("the folder of adapters cannot be read: %v", err)
 	case info.Mode()&fs.ModeSymlink != 0:
-		return bad("label", "%s in the folder of adapters is a link, and none is followed",
-			filepath.Base(path))
+		return bad("label", "%s in the folder of adapters is a link, and none is followed", filepath.Base(path))
 	}
 	return nil
 }
@@ -84,8 +83,7 @@ func (o *TrainOptions) opens(name, key string) error {
 	digits, _, _ := strings.Cut(kept, " ")
 	salt, err := hex.DecodeString(digits)
 	if err != nil || len(kept) != len(hashed(salt, "")) {
-		return broke("%s is damaged: remove it to open the saved adapters of %s to all", o.keyFile(name),
-			name)
+		return broke("%s is damaged: remove it to open the saved adapters of %s to all", o.keyFile(name), name)
 	}
 	if subtle.ConstantTimeCompare([]byte(hashed(salt, key)), []byte(kept)) != 1 {
 		return locked(fmt.Sprintf("adapters %q were saved with a key, and this is not it", name))

@@ -33,10 +33,8 @@ type loop struct {
 }
 
 func newLoop(e *sample.Engine, most int, train *bench) *loop {
-	l := &loop{engine: e, commands: make(chan func()), done: make(chan struct{}), quit: make(chan struct{}),
-		most:  most,
-		train: train,
-		stats: e.Stats()}
+	l := &loop{engine: e, commands: make(chan func()), done: make(chan struct{}), quit: make(chan struct{}), most: most,
+		train: train, stats: e.Stats()}
 	go l.run()
 	return l
 }

@@ -19,8 +19,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		value            int64
 	}{
 		{"requests_total", "counter", "Requests that were taken.", s.counted.requests.Load()},
-		{"requests_failed_total", "counter", "Requests that were answered with an error.",
-			s.counted.failed.Load()},
+		{"requests_failed_total", "counter", "Requests that were answered with an error.", s.counted.failed.Load()},
 		{"requests_cancelled_total", "counter", "Requests whose client went away or whose time was over.",
 			s.counted.cancelled.Load()},
 		{"sequences_running", "gauge", "Answers under way.", int64(e.Running)},
@@ -33,8 +32,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		{"steps_total", "counter", "Microbatches.", e.Steps},
 		{"steps_failed_total", "counter", "Microbatches that ended in an error.", failed},
 		{"preempted_total", "counter", "Answers that gave their pages up and began again.", e.Preempted},
-		{"drafts_total", "counter", "Tokens that the draft model proposed and the model computed.",
-			e.Drafted},
+		{"drafts_total", "counter", "Tokens that the draft model proposed and the model computed.", e.Drafted},
 		{"drafts_accepted_total", "counter", "Of these, tokens that the model drew itself.", e.Accepted},
 		{"adapters", "gauge", "Adapters that clients train.", int64(len(s.tenants.list()))},
 		{"train_tokens_total", "counter", "Tokens that adapters were trained or judged with.", t.tokens},
@@ -42,8 +40,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		{"train_pieces_total", "counter", "Pieces of work in them.", t.pieces},
 		{"traces", "gauge", "Classes of microbatches that were recorded.", int64(e.Traces)},
 	} {
-		fmt.Fprintf(w,
-			"# HELP lfactor_%s %s\n# TYPE lfactor_%s %s\nlfactor_%s %d\n", m.name, m.help, m.name, m.kind,
+		fmt.Fprintf(w, "# HELP lfactor_%s %s\n# TYPE lfactor_%s %s\nlfactor_%s %d\n", m.name, m.help, m.name, m.kind,
 			m.name, m.value)
 	}
 }

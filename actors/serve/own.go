@@ -12,10 +12,8 @@ import (
 func Own(token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if token == "" && !local(r.Host) {
-			http.Error(w,
-				"without a token this server answers under the names of its own host alone: localhost, "+
-					"127.0.0.1 "+
-					"and ::1", http.StatusMisdirectedRequest)
+			http.Error(w, "without a token this server answers under the names of its own host alone: localhost, "+
+				"127.0.0.1 and ::1", http.StatusMisdirectedRequest)
 			return
 		}
 		for _, o := range r.Header["Origin"] {

@@ -99,8 +99,7 @@ func (s *Server) params(b *body, most int) (p sample.Params, stops []string, n i
 		return p, nil, 0, err
 	}
 	n = or(b.N, 1)
-	p = sample.Params{Temperature: or(b.Temp, 1), TopP: or(b.TopP, 1), TopK: max(0, or(b.TopK, 0)),
-		MinP:       or(b.MinP, 0),
+	p = sample.Params{Temperature: or(b.Temp, 1), TopP: or(b.TopP, 1), TopK: max(0, or(b.TopK, 0)), MinP: or(b.MinP, 0),
 		Repetition: or(b.Repetition, 1), Frequency: or(b.Frequency, 0), Presence: or(b.Presence, 0),
 		Max: or(b.Max, most), Seed: uint64(or(b.Seed, s.now().UnixNano())), Stop: b.StopIDs}
 	if !or(b.IgnoreEOS, false) {

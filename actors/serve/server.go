@@ -152,8 +152,7 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 		w.Header().Set("Retry-After", "1")
 	}
 	answer(w, f.status, map[string]any{"error": map[string]any{"message": f.message, "type": f.kind,
-		"param": orNull(f.param),
-		"code":  orNull(f.code)}})
+		"param": orNull(f.param), "code": orNull(f.code)}})
 }
 
 func orNull(s string) any {
@@ -178,8 +177,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 func (s *Server) guarded(f func(w http.ResponseWriter, r *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !Shows(r, s.o.Token, "Bearer ") {
-			s.fail(w, fault{http.StatusUnauthorized, "authentication_error",
-				"the API key is missing or wrong", "",
+			s.fail(w, fault{http.StatusUnauthorized, "authentication_error", "the API key is missing or wrong", "",
 				"invalid_api_key"})
 			return
 		}
@@ -220,8 +218,7 @@ func (s *Server) named(name string) error {
 		return nil
 	}
 	return fault{http.StatusNotFound, "invalid_request_error",
-		fmt.Sprintf("the model %q is not served here; %q is", name,
-			s.o.Name), "model", "model_not_found"}
+		fmt.Sprintf("the model %q is not served here; %q is", name, s.o.Name), "model", "model_not_found"}
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

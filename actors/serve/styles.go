@@ -29,8 +29,7 @@ func inObject(from, between, to, key string) grammar.Calls {
 // The marks of Mistral's and of DeepSeek's models.
 var (
 	mistralMarks  = []string{"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}
-	deepseekMarks = []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
-		"<｜tool▁call▁end｜>",
+	deepseekMarks = []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>",
 		"<｜tool▁sep｜>"}
 )
 
@@ -49,8 +48,7 @@ var styles = []style{
 		calls: inObject("<tool_call>\n", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>", "arguments"),
 		key:   "arguments"},
 	{name: "Mistral from v11 on", told: []string{"[TOOL_CALLS]", "[ARGS]"}, short: true, marks: mistralMarks,
-		calls: grammar.Calls{Bare: true, From: "[TOOL_CALLS]", Arguments: "[ARGS]",
-			Between: "[TOOL_CALLS]"}},
+		calls: grammar.Calls{Bare: true, From: "[TOOL_CALLS]", Arguments: "[ARGS]", Between: "[TOOL_CALLS]"}},
 	{name: "Mistral", told: []string{"[TOOL_CALLS] ["}, short: true, marks: mistralMarks,
 		calls: inObject("[TOOL_CALLS] [", ", ", "]", "arguments"), key: "arguments"},
 	{name: "Mistral", told: []string{"[TOOL_CALLS]"}, short: true, marks: mistralMarks,

@@ -33,8 +33,7 @@ type talk struct {
 }
 
 func newTalk(tok *token.Tokenizer, r *sample.Request, stops []string, shown map[int32]string) *talk {
-	t := &talk{request: r, more: make(chan struct{}, 1), stream: tok.NewStream(true), stops: stops,
-		shown: shown}
+	t := &talk{request: r, more: make(chan struct{}, 1), stream: tok.NewStream(true), stops: stops, shown: shown}
 	r.Emit = t.emit
 	r.Done = t.end
 	return t

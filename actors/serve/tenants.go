@@ -109,8 +109,7 @@ func (x *tenant) shows(r *http.Request) error {
 
 // draw readies answers of an adapter, and gives its slot, counted from 1: 0 for the model alone. leave says that they
 // have ended.
-func (t *tenantry) draw(ctx context.Context, r *http.Request, name string) (slot int, leave func(),
-	err error) {
+func (t *tenantry) draw(ctx context.Context, r *http.Request, name string) (slot int, leave func(), err error) {
 	x := t.find(name)
 	if x == nil {
 		return 0, func() {}, nil
@@ -129,8 +128,7 @@ func (t *tenantry) draw(ctx context.Context, r *http.Request, name string) (slot
 }
 
 func unknown(name string) error {
-	return fault{http.StatusNotFound, "invalid_request_error", fmt.Sprintf("there is no adapter %q", name),
-		"",
+	return fault{http.StatusNotFound, "invalid_request_error", fmt.Sprintf("there is no adapter %q", name), "",
 		"adapter_not_found"}
 }
 
@@ -144,14 +142,12 @@ func (s *Server) trainable() {
 	s.mux.HandleFunc("POST /v1/adapters", s.guarded(s.create))
 	s.mux.HandleFunc("GET /v1/adapters", s.guarded(s.adapters))
 	for name, f := range map[string]func(ctx context.Context, x *tenant, w http.ResponseWriter,
-		r *http.Request) (any, error){
-		"POST /v1/adapters/{name}/forward_backward": s.forwardBackward,
-		"POST /v1/adapters/{name}/forward":          s.forward,
-		"POST /v1/adapters/{name}/optim_step":       s.optimStep, "POST /v1/adapters/{name}/save": s.save,
-		"POST /v1/adapters/{name}/load": s.load, "DELETE /v1/adapters/{name}": s.remove} {
+		r *http.Request) (any, error){"POST /v1/adapters/{name}/forward_backward": s.forwardBackward,
+		"POST /v1/adapters/{name}/forward": s.forward, "POST /v1/adapters/{name}/optim_step": s.optimStep,
+		"POST /v1/adapters/{name}/save": s.save, "POST /v1/adapters/{name}/load": s.load,
+		"DELETE /v1/adapters/{name}": s.remove} {
 		s.mux.HandleFunc(name, s.guarded(func(w http.ResponseWriter, r *http.Request) {
-			s.trained(w, r,
-				f)
+			s.trained(w, r, f)
 		}))
 	}
 }
@@ -246,9 +242,8 @@ func (t *tenantry) enter(x *tenant) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.by[x.name] != nil {
-		return fault{http.StatusConflict, "invalid_request_error", fmt.Sprintf("there is an adapter %q",
-			x.name), "name",
-			"adapter_exists"}
+		return fault{http.StatusConflict, "invalid_request_error", fmt.Sprintf("there is an adapter %q", x.name),
+			"name", "adapter_exists"}
 	}
 	used := make([]bool, t.o.Adapters)
 	for _, y := range t.by {
@@ -256,8 +251,7 @@ func (t *tenantry) enter(x *tenant) error {
 	}
 	if x.slot = slices.Index(used, false); x.slot < 0 {
 		return fault{http.StatusTooManyRequests, "rate_limit_error",
-			fmt.Sprintf("there are %d adapters, and no more have room",
-				t.o.Adapters), "", "adapters_full"}
+			fmt.Sprintf("there are %d adapters, and no more have room", t.o.Adapters), "", "adapters_full"}
 	}
 	t.by[x.name] = x
 	return nil
@@ -273,8 +267,7 @@ func (t *tenantry) leave(x *tenant) {
 // describe is an adapter as clients see it.
 func (s *Server) describe(x *tenant) any {
 	o := s.tenants.o
-	return map[string]any{"name": x.name, "base": s.o.Name, "rank": o.Rank, "alpha": o.Alpha,
-		"targets":    o.Targets,
+	return map[string]any{"name": x.name, "base": s.o.Name, "rank": o.Rank, "alpha": o.Alpha, "targets": o.Targets,
 		"max_tokens": o.Rows}
 }
 
@@ -287,13 +280,11 @@ func (s *Server) adapters(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"data": all, "room": s.tenants.o.Adapters - len(all)})
 }
 
-func (s *Server) forwardBackward(ctx context.Context, x *tenant, w http.ResponseWriter,
-	r *http.Request) (any, error) {
+func (s *Server) forwardBackward(ctx context.Context, x *tenant, w http.ResponseWriter, r *http.Request) (any, error) {
 	return s.compute(ctx, x, w, r, true)
 }
 
-func (s *Server) forward(ctx context.Context, x *tenant, w http.ResponseWriter, r *http.Request) (any,
-	error) {
+func (s *Server) forward(ctx context.Context, x *tenant, w http.ResponseWriter, r *http.Request) (any, error) {
 	return s.compute(ctx, x, w, r, false)
 }
 
@@ -309,8 +300,7 @@ func (s *Server) compute(ctx context.Context, x *tenant, w http.ResponseWriter, 
 		return nil, err
 	}
 	j := &job{ended: make(chan struct{}), work: &tenants.Work{Slot: x.slot, Data: b.Data, Loss: b.Loss,
-		Backward: backward,
-		Clip:     or(b.Clip, [2]float64{0.2, 0.2})}}
+		Backward: backward, Clip: or(b.Clip, [2]float64{0.2, 0.2})}}
 	if b.Clip != nil && b.Loss != tenants.PPO {
 		return nil, bad("clip", "clip has no effect on %.40s", b.Loss)
 	}
@@ -332,8 +322,7 @@ func (s *Server) compute(ctx context.Context, x *tenant, w http.ResponseWriter, 
 		return nil, errClosed
 	case <-ctx.Done(): // what has begun ends, so that nobody is in doubt whether it counts
 		if err := s.loop.do(context.WithoutCancel(ctx), func() {
-			bench.withdraw(j,
-				ctx.Err())
+			bench.withdraw(j, ctx.Err())
 		}); err != nil {
 			return nil, err
 		}
@@ -368,8 +357,7 @@ func (s *Server) alone(ctx context.Context, x *tenant, f func() error) error {
 	return fault
 }
 
-func (s *Server) optimStep(ctx context.Context, x *tenant, w http.ResponseWriter, r *http.Request) (any,
-	error) {
+func (s *Server) optimStep(ctx context.Context, x *tenant, w http.ResponseWriter, r *http.Request) (any, error) {
 	a := tenants.Adam{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8}
 	err := s.read(w, r, &a)
 	if err == nil {
@@ -390,8 +378,7 @@ func (s *Server) optimStep(ctx context.Context, x *tenant, w http.ResponseWriter
 }
 
 // folder is where an adapter is saved under a label.
-func (s *Server) folder(w http.ResponseWriter, r *http.Request, x *tenant, other bool) (dir string,
-	state bool,
+func (s *Server) folder(w http.ResponseWriter, r *http.Request, x *tenant, other bool) (dir string, state bool,
 	err error) {
 	b := struct {
 		Label   string  `json:"label"`
@@ -411,8 +398,7 @@ func (s *Server) folder(w http.ResponseWriter, r *http.Request, x *tenant, other
 	case s.tenants.o.Dir == "":
 		return "", false, bad("", "the server keeps no adapters: --adapters-dir names a folder for them")
 	case !names.MatchString(b.Label) || !names.MatchString(owner):
-		return "", false, bad("label",
-			"label and adapter are names of letters, digits, dots, lines and underlines")
+		return "", false, bad("label", "label and adapter are names of letters, digits, dots, lines and underlines")
 	}
 	if y := s.tenants.find(owner); y != nil {
 		if err := y.shows(r); err != nil {
@@ -460,15 +446,13 @@ func (s *Server) load(ctx context.Context, x *tenant, w http.ResponseWriter, r *
 		return nil, err
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return nil, bad("label", "there is no adapter %s of %s", filepath.Base(dir),
-			filepath.Base(filepath.Dir(dir)))
+		return nil, bad("label", "there is no adapter %s of %s", filepath.Base(dir), filepath.Base(filepath.Dir(dir)))
 	}
 	err = s.alone(ctx, x, func() error { return s.tenants.slots.Load(x.slot, dir, state) })
 	return s.describe(x), err
 }
 
-func (s *Server) remove(ctx context.Context, x *tenant, _ http.ResponseWriter, _ *http.Request) (any,
-	error) {
+func (s *Server) remove(ctx context.Context, x *tenant, _ http.ResponseWriter, _ *http.Request) (any, error) {
 	err := x.gate.enter(ctx, true)
 	if err != nil {
 		return nil, err

@@ -45,11 +45,9 @@ func (s *Server) offered(b *chatBody) (*tools, error) {
 	if len(b.Choice) > 0 && string(b.Choice) != "null" {
 		if text, ok := as[string](b.Choice); ok {
 			choice.Type = text
-		} else if json.Unmarshal(b.Choice, &choice) != nil || choice.Type != "function" ||
-			choice.Function == nil {
-			return nil, bad("tool_choice",
-				"tool_choice is none of none, auto, required and {type: function, function: "+
-					"{name: }}")
+		} else if json.Unmarshal(b.Choice, &choice) != nil || choice.Type != "function" || choice.Function == nil {
+			return nil, bad("tool_choice", "tool_choice is none of none, auto, required and {type: function, "+
+				"function: {name: }}")
 		}
 	}
 	if len(b.Tools) == 0 {
@@ -82,15 +80,13 @@ func (s *Server) offered(b *chatBody) (*tools, error) {
 		return t, nil
 	case "required":
 	case "function":
-		keep := slices.DeleteFunc(t.calls.Tools,
-			func(x grammar.Tool) bool { return x.Name != choice.Function.Name })
+		keep := slices.DeleteFunc(t.calls.Tools, func(x grammar.Tool) bool { return x.Name != choice.Function.Name })
 		if t.calls.Tools = keep; len(keep) == 0 {
 			return nil, bad("tool_choice", "there is no tool %q", choice.Function.Name)
 		}
 		t.calls.Most = 1
 	default:
-		return nil, bad("tool_choice",
-			"tool_choice is %.40q, and none of none, auto, required and a function",
+		return nil, bad("tool_choice", "tool_choice is %.40q, and none of none, auto, required and a function",
 			choice.Type)
 	}
 	t.calls.Least, t.must, t.held = 1, true, true
@@ -112,16 +108,14 @@ func (t *tools) read(list []json.RawMessage) error {
 	var shown []any
 	for i, raw := range list {
 		var f toolBody
-		if err := strictly(raw, &f); err != nil || f.Type != "function" || f.Function == nil ||
-			f.Function.Name == "" {
+		if err := strictly(raw, &f); err != nil || f.Type != "function" || f.Function == nil || f.Function.Name == "" {
 			return bad("tools", "tool %d is no {type: function, function: {name: , description: , parameters: }}", i)
 		}
 		parameters := f.Function.Parameters
 		if string(parameters) == "null" || len(parameters) == 0 {
 			parameters = nil
 		}
-		if slices.ContainsFunc(t.calls.Tools,
-			func(x grammar.Tool) bool { return x.Name == f.Function.Name }) {
+		if slices.ContainsFunc(t.calls.Tools, func(x grammar.Tool) bool { return x.Name == f.Function.Name }) {
 			return bad("tools", "the tool %q is there twice", f.Function.Name)
 		}
 		t.calls.Tools = append(t.calls.Tools, grammar.Tool{Name: f.Function.Name, Parameters: parameters})
@@ -163,8 +157,7 @@ func (s *style) written(id string, index int, calls []call, streamed bool) (out 
 		if s.short {
 			name = fmt.Sprintf("%x", sha256.Sum256([]byte(name)))[:9]
 		}
-		x := map[string]any{"id": name,
-			"type":     "function",
+		x := map[string]any{"id": name, "type": "function",
 			"function": map[string]any{"name": c.name, "arguments": c.arguments}}
 		if streamed {
 			x["index"] = k

@@ -232,8 +232,7 @@ func (c *cutter) text() string {
 	c.buf++
 	off, data := c.bytes(), c.bytes()
 	c.node++
-	if len(off) < 8 || int(binary.LittleEndian.Uint32(off[4:])) > len(data) ||
-		binary.LittleEndian.Uint32(off) != 0 {
+	if len(off) < 8 || int(binary.LittleEndian.Uint32(off[4:])) > len(data) || binary.LittleEndian.Uint32(off) != 0 {
 		c.err = malformed("text of %d bytes", len(data))
 		return ""
 	}
@@ -246,10 +245,8 @@ func (c *cutter) header(fixed int) *Record {
 		v[i] = c.fixed(columns[i].width)
 	}
 	r := &Record{To: actors.Ref(v[2]), Seq: uint64(v[4]), Code: int32(v[14]), Payload: v[15] != 0}
-	r.Message = actors.Message{Kind: actors.Kind(v[0]), From: actors.Ref(v[1]), Epoch: uint32(v[3]),
-		Step: v[5],
-		Action: plan.Action{Kind: plan.Kind(v[6]), Stage: int16(v[7]), Chunk: int16(v[8]),
-			Micro: int32(v[9])},
+	r.Message = actors.Message{Kind: actors.Kind(v[0]), From: actors.Ref(v[1]), Epoch: uint32(v[3]), Step: v[5],
+		Action:  plan.Action{Kind: plan.Kind(v[6]), Stage: int16(v[7]), Chunk: int16(v[8]), Micro: int32(v[9])},
 		Segment: int32(v[10]), Comm: int32(v[11]), Member: int32(v[12]), Port: int32(v[13])}
 	raw := c.list(8)
 	for i := 0; i+8 <= len(raw); i += 8 {

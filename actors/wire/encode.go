@@ -82,9 +82,8 @@ func frameHeader(id uint32) []byte {
 // columns lays the record out as Arrow arrays of one row: lengths of the nodes, and the buffers in order.
 func (r *Record) columns() (nodes []int64, bufs [][]byte) {
 	fixed := []uint64{uint64(r.Kind), uint64(r.From), uint64(r.To), uint64(r.Epoch), r.Seq, uint64(r.Step),
-		uint64(r.Action.Kind), uint64(r.Action.Stage),
-		uint64(r.Action.Chunk), uint64(r.Action.Micro), uint64(r.Segment), uint64(r.Comm), uint64(r.Member),
-		uint64(r.Port), uint64(r.Code), 0}
+		uint64(r.Action.Kind), uint64(r.Action.Stage), uint64(r.Action.Chunk), uint64(r.Action.Micro),
+		uint64(r.Segment), uint64(r.Comm), uint64(r.Member), uint64(r.Port), uint64(r.Code), 0}
 	if r.Payload {
 		fixed[len(fixed)-1] = 1
 	}

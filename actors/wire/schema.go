@@ -66,8 +66,7 @@ func schemaOf(fs []field) *arrow.Schema {
 		out = append(out, arrow.Field{Name: c.name, Type: c.typ})
 	}
 	for _, f := range fs {
-		md := arrow.MetadataFrom(map[string]string{"lf.dtype": f.dtype.String(),
-			"lf.rank": strconv.Itoa(f.rank)})
+		md := arrow.MetadataFrom(map[string]string{"lf.dtype": f.dtype.String(), "lf.rank": strconv.Itoa(f.rank)})
 		out = append(out, arrow.Field{Name: f.name, Type: arrow.ListOf(storage[f.dtype]), Metadata: md},
 			arrow.Field{Name: f.name + ".shape", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64)})
 	}
@@ -87,16 +86,14 @@ func schemaMessage(s *arrow.Schema) []byte {
 
 // parseSchema reads an encapsulated schema message.
 func parseSchema(msg []byte) ([]field, error) {
-	r, err := ipc.NewReader(bytes.NewReader(append(append([]byte(nil), msg...), 0xff, 0xff, 0xff, 0xff, 0,
-		0, 0, 0)))
+	r, err := ipc.NewReader(bytes.NewReader(append(append([]byte(nil), msg...), 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0)))
 	if err != nil {
 		return nil, fmt.Errorf("wire: schema: %w", err)
 	}
 	defer r.Release()
 	s := r.Schema()
 	if v, ok := s.Metadata().GetValue("lf.schema"); !ok || v != Version {
-		return nil, fmt.Errorf("wire: schema version %q, want %q: the processes run different builds", v,
-			Version)
+		return nil, fmt.Errorf("wire: schema version %q, want %q: the processes run different builds", v, Version)
 	}
 	n := len(columns)
 	if s.NumFields() < n || (s.NumFields()-n)%2 != 0 || s.NumFields() > n+2*maxTensors {

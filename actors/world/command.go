@@ -133,13 +133,11 @@ func readScene(line []byte, spec Spec) (Scene, error) {
 	if r.Error != "" {
 		return Scene{}, fmt.Errorf("it says: %.500s", r.Error)
 	}
-	err := needs(part{"reward", r.Reward != nil}, part{"done", r.Done != nil}, part{"success",
-		r.Success != nil})
+	err := needs(part{"reward", r.Reward != nil}, part{"done", r.Done != nil}, part{"success", r.Success != nil})
 	if err != nil {
 		return Scene{}, err
 	}
-	s := Scene{Task: r.Task, State: r.State, Reward: *r.Reward, Done: *r.Done, Success: *r.Success,
-		Expert: r.Expert}
+	s := Scene{Task: r.Task, State: r.State, Reward: *r.Reward, Done: *r.Done, Success: *r.Success, Expert: r.Expert}
 	for name := range r.Images {
 		if !slices.Contains(spec.Cameras, name) {
 			return s, fmt.Errorf("images has %q, and the world's cameras are %q", name, spec.Cameras)

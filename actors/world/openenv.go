@@ -56,8 +56,7 @@ func (o OpenEnv) Talks(sessions int, deadline time.Duration) *Talks {
 			return nil, fmt.Errorf("no session begins: %w", err)
 		}
 		c.SetReadLimit(messageMost)
-		s := &session{OpenEnv: o, conn: c, deadline: deadline, heard: make(chan []byte, 1),
-			gone: make(chan struct{})}
+		s := &session{OpenEnv: o, conn: c, deadline: deadline, heard: make(chan []byte, 1), gone: make(chan struct{})}
 		go s.hear()
 		return s, nil
 	})
@@ -162,9 +161,8 @@ func (s *session) marked(ctx, late context.Context) error {
 		return err
 	}
 	if m.Type != "state" && m.Type != "error" {
-		return fmt.Errorf(
-			"it answers a request twice, or late: a message of the type %.40q comes before that "+
-				"of its state", m.Type)
+		return fmt.Errorf("it answers a request twice, or late: a message of the type %.40q comes before that of "+
+			"its state", m.Type)
 	}
 	return nil
 }
@@ -204,8 +202,7 @@ func (s *session) asked(q talkRequest) (sessionMessage, error) {
 		var own map[string]json.RawMessage // numbers as they are written
 		if err := json.Unmarshal(more, &own); err != nil {
 			return sessionMessage{},
-				errors.New("the record's reset is no object, whose keys an environment is " +
-					"reset with")
+				errors.New("the record's reset is no object, whose keys an environment is reset with")
 		}
 		maps.Copy(data, own)
 	}

@@ -39,8 +39,7 @@ func writeEpisode(w *bufio.Writer, e Episode) {
 	case !e.Success:
 		class, said = " class=\"no\"", "failed"
 	}
-	fmt.Fprintf(w, "<p%s>%s: %s after %d steps</p>", class, html.EscapeString(e.Task),
-		html.EscapeString(said), e.Steps)
+	fmt.Fprintf(w, "<p%s>%s: %s after %d steps</p>", class, html.EscapeString(e.Task), html.EscapeString(said), e.Steps)
 	for _, c := range e.Scenes {
 		if len(c.Views) > 0 && c.Views[0] != nil {
 			fmt.Fprintf(w, "<img src=\"data:image/png;base64,%s\" alt=\"\">",

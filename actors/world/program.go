@@ -108,9 +108,7 @@ func (w *program) ask(ctx context.Context, q any) ([]byte, error) {
 		return nil, err
 	}
 	if w.unread() {
-		return nil,
-			errors.New("it has said something that it was not asked for: it answers a request twice, or " +
-				"late")
+		return nil, errors.New("it has said something that it was not asked for: it answers a request twice, or late")
 	}
 	stop := context.AfterFunc(ctx, func() {
 		past := time.Unix(1, 0)

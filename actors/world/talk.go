@@ -155,8 +155,7 @@ type otherwise struct {
 }
 
 func (o *otherwise) Error() string {
-	return fmt.Sprintf("told the same again it says %+.200v in turn %d, and said %+.200v before", o.then,
-		o.turn, o.was)
+	return fmt.Sprintf("told the same again it says %+.200v in turn %d, and said %+.200v before", o.then, o.turn, o.was)
 }
 
 // try has one process say the next turn, a new one where that is wanted.

@@ -60,8 +60,7 @@ const (
 func (s Spec) check() error {
 	switch {
 	case s.State < 1 || s.State > numbersMost || s.Action < 1 || s.Action > numbersMost:
-		return fmt.Errorf("a state of %d numbers and an action of %d; each has from 1 to %d", s.State,
-			s.Action,
+		return fmt.Errorf("a state of %d numbers and an action of %d; each has from 1 to %d", s.State, s.Action,
 			numbersMost)
 	case len(s.Cameras) > camerasMost:
 		return fmt.Errorf("%d cameras, more than %d", len(s.Cameras), camerasMost)
@@ -123,20 +122,16 @@ type Policy interface {
 // fits reports why a policy cannot act in a world, and else gives the world's camera of each of the policy's.
 func fits(can policies.Abilities, s Spec) ([]int, error) {
 	if can.Numbers != s.State {
-		return nil, fmt.Errorf("a state of the world has %d numbers, and the policy reads %d", s.State,
-			can.Numbers)
+		return nil, fmt.Errorf("a state of the world has %d numbers, and the policy reads %d", s.State, can.Numbers)
 	}
 	if can.Width != s.Action {
-		return nil, fmt.Errorf("an action of the world has %d numbers, and the policy gives %d", s.Action,
-			can.Width)
+		return nil, fmt.Errorf("an action of the world has %d numbers, and the policy gives %d", s.Action, can.Width)
 	}
 	var cameras []int
 	for _, c := range can.Cameras {
-		i := slices.IndexFunc(s.Cameras,
-			func(name string) bool { return policies.Camera(name) == policies.Camera(c) })
+		i := slices.IndexFunc(s.Cameras, func(name string) bool { return policies.Camera(name) == policies.Camera(c) })
 		if i < 0 {
-			return nil, fmt.Errorf("the world has no camera %s, which the policy reads; it has %q", c,
-				s.Cameras)
+			return nil, fmt.Errorf("the world has no camera %s, which the policy reads; it has %q", c, s.Cameras)
 		}
 		cameras = append(cameras, i)
 	}

@@ -59,8 +59,7 @@ func (a *asked) serve(ctx context.Context) error {
 		debug.SetGCPercent(40)
 	}
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT) // it outlives the terminal it was started from
-	return head.Run(ctx, head.Options{Command: []string{a.program}, Dir: a.dir, Listen: a.listen,
-		Binary:  hash,
+	return head.Run(ctx, head.Options{Command: []string{a.program}, Dir: a.dir, Listen: a.listen, Binary: hash,
 		Version: cli.Version(), Log: os.Stderr, Open: etcd.Open})
 }
 

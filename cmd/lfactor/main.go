@@ -44,38 +44,15 @@ import (
 
 func root() *cobra.Command {
 	c := &cobra.Command{Use: "lfactor", Short: "Train models as graphs of actors", SilenceErrors: true,
-		SilenceUsage: true,
-		Long: "lfactor trains language models as graphs of actors: every pipeline stage, tensor- and " +
-			"data-parallel rank and loader\nis an actor with a memory budget. `lfactor demo` shows it " +
-			"on this machine.\n\nExit codes:\n" + codes()}
+		SilenceUsage: true, Long: "lfactor trains language models as graphs of actors: every pipeline stage, " +
+			"tensor- and data-parallel rank and loader\nis an actor with a memory budget. `lfactor demo` shows it on " +
+			"this machine.\n\nExit codes:\n" + codes()}
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
-	c.AddCommand(
-		bench.Command(),
-		calibrate.Command(),
-		ckpt.Command(),
-		cluster.Command(),
-		compare.Command(),
-		config.Command(),
-		data.Command(),
-		demo.Command(),
-		doctor.Command(),
-		edges.Command(),
-		eval.Command(),
-		hub.Command(),
-		newrun.Command(),
-		plan.Command(),
-		reference.Command(),
-		replay.Command(),
-		sample.Command(),
-		serve.Command(),
-		simverb.Command(),
-		tables.Command(),
-		train.Command(),
-		train.Stages(),
-		ui.Command(),
-		version.Command(),
-		why.Command(),
-	)
+	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), cluster.Command(), compare.Command(),
+		config.Command(), data.Command(), demo.Command(), doctor.Command(), edges.Command(), eval.Command(),
+		hub.Command(), newrun.Command(), plan.Command(), reference.Command(), replay.Command(), sample.Command(),
+		serve.Command(), simverb.Command(), tables.Command(), train.Command(), train.Stages(), ui.Command(),
+		version.Command(), why.Command())
 	c.AddCommand(jobs.Commands()...)
 	for _, name := range []string{"attach", "cluster", "demo", "events", "logs", "sample", "serve", "stages", "train", "ui"} {
 		if own, _, err := c.Find([]string{name}); err == nil { // it is there

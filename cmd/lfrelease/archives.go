@@ -66,13 +66,9 @@ func debian(version, arch string, files []file) ([]byte, error) {
 		}
 		placed = append(placed, file{where + f.name, f.mode, f.text})
 	}
-	text := fmt.Sprintf(
-		"Package: lfactor\nVersion: %s\nArchitecture: %s\nMaintainer: lfactor\nInstalled-Size: %d\nSection: science\n"+
-			"Priority: optional\nDescription: training of language, vision and diffusion models as a graph of actors\n",
-		version,
-		arch,
-		size/1024,
-	)
+	text := fmt.Sprintf("Package: lfactor\nVersion: %s\nArchitecture: %s\nMaintainer: lfactor\nInstalled-Size: "+
+		"%d\nSection: science\nPriority: optional\nDescription: training of language, vision and diffusion models "+
+		"as a graph of actors\n", version, arch, size/1024)
 	control, err := tarball([]file{{"./control", 0o644, []byte(text)}})
 	if err != nil {
 		return nil, err
@@ -118,37 +114,25 @@ func wheel(version, platform string, files []file) ([]byte, error) {
 	var all []file
 	for _, f := range files {
 		if f.mode == 0o755 {
-			all = append(
-				all,
-				file{fmt.Sprintf("lfactor-%s.data/scripts/%s", version, f.name), 0o755, f.text},
-			)
+			all = append(all, file{fmt.Sprintf("lfactor-%s.data/scripts/%s", version, f.name), 0o755, f.text})
 		} else if f.name == "LICENSE" {
 			all = append(all, file{info + "licenses/LICENSE", 0o644, f.text})
 		}
 	}
-	all = append(
-		all,
-		file{
-			info + "METADATA",
-			0o644,
-			[]byte(fmt.Sprintf("Metadata-Version: 2.1\nName: lfactor\nVersion: %s\n"+
-				"Summary: Training of language, vision and diffusion models as a graph of actors\nRequires-Python: >=3.7\n", version)),
-		},
-		file{
-			info + "WHEEL",
-			0o644,
-			[]byte("Wheel-Version: 1.0\nGenerator: lfrelease\nRoot-Is-Purelib: false\n" + tags),
-		},
-	)
+	all = append(all, file{
+		info + "METADATA",
+		0o644,
+		[]byte(fmt.Sprintf("Metadata-Version: 2.1\nName: lfactor\nVersion: %s\n"+
+			"Summary: Training of language, vision and diffusion models as a graph of actors\nRequires-Python: >=3.7\n", version)),
+	}, file{
+		info + "WHEEL",
+		0o644,
+		[]byte("Wheel-Version: 1.0\nGenerator: lfrelease\nRoot-Is-Purelib: false\n" + tags),
+	})
 	record := ""
 	for _, f := range all {
 		sum := sha256.Sum256(f.text)
-		record += fmt.Sprintf(
-			"%s,sha256=%s,%d\n",
-			f.name,
-			base64.RawURLEncoding.EncodeToString(sum[:]),
-			len(f.text),
-		)
+		record += fmt.Sprintf("%s,sha256=%s,%d\n", f.name, base64.RawURLEncoding.EncodeToString(sum[:]), len(f.text))
 	}
 	all = append(all, file{info + "RECORD", 0o644, []byte(record + info + "RECORD,,\n")})
 	var b bytes.Buffer

@@ -54,12 +54,9 @@ func bill(version string, files []file) ([]byte, error) {
 	}
 	text := asJSON(packs)
 	return asJSON(pack{"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
-		"name": "lfactor-" + version,
-		"documentNamespace": fmt.Sprintf("https://github.com/lfactor/lfactor/spdx/%s-%x", version,
-			sha256.Sum256(text)),
-		"creationInfo": pack{"created": dated.Format("2006-01-02T15:04:05Z"),
-			"creators": []string{"Tool: lfrelease"}},
-		"packages": packs, "relationships": ties}), nil
+		"name": "lfactor-" + version, "documentNamespace": fmt.Sprintf("https://github.com/lfactor/lfactor/spdx/%s-%x",
+			version, sha256.Sum256(text)), "creationInfo": pack{"created": dated.Format("2006-01-02T15:04:05Z"),
+			"creators": []string{"Tool: lfrelease"}}, "packages": packs, "relationships": ties}), nil
 }
 
 // formula is a file of Homebrew's that installs the tarballs; sums are by platform, as linux/amd64.

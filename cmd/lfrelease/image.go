@@ -62,28 +62,24 @@ func image(version, arch string, files []file) ([]byte, error) {
 		return blob{MediaType: kind, Digest: "sha256:" + sum, Size: len(text)}
 	}
 	layers := add("application/vnd.oci.image.layer.v1.tar", layer.Bytes())
-	config := add("application/vnd.oci.image.config.v1+json", asJSON(map[string]any{
-		"created": dated.Format("2006-01-02T15:04:05Z"), "architecture": arch, "os": "linux",
-		"config": map[string]any{"Entrypoint": []string{"/usr/bin/lfactor"}, "User": "1000:1000",
-			"Env":        []string{"PATH=/usr/bin", "HOME=/home/lfactor"},
-			"WorkingDir": "/home/lfactor",
-			"Labels":     map[string]string{"org.opencontainers.image.version": version}},
-		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{layers.Digest}},
-		"history": []any{map[string]any{"created_by": "lfrelease"}}}))
+	config := add("application/vnd.oci.image.config.v1+json",
+		asJSON(map[string]any{"created": dated.Format("2006-01-02T15:04:05Z"), "architecture": arch,
+			"os": "linux", "config": map[string]any{"Entrypoint": []string{"/usr/bin/lfactor"}, "User": "1000:1000",
+				"Env": []string{"PATH=/usr/bin", "HOME=/home/lfactor"}, "WorkingDir": "/home/lfactor",
+				"Labels": map[string]string{"org.opencontainers.image.version": version}},
+			"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{layers.Digest}},
+			"history": []any{map[string]any{"created_by": "lfrelease"}}}))
 	manifest := add("application/vnd.oci.image.manifest.v1+json", asJSON(map[string]any{"schemaVersion": 2,
-		"mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config,
-		"layers": []blob{layers}}))
+		"mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config, "layers": []blob{layers}}))
 	manifest.Platform = map[string]any{"architecture": arch, "os": "linux"}
 	manifest.Notes = map[string]any{"org.opencontainers.image.ref.name": version}
 	all := append([]file{{"oci-layout", 0o644, asJSON(map[string]string{"imageLayoutVersion": "1.0.0"})},
 		{"index.json", 0o644, asJSON(map[string]any{"schemaVersion": 2,
-			"mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []blob{manifest}})}},
-		blobs...)
+			"mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []blob{manifest}})}}, blobs...)
 	var b bytes.Buffer
 	w = tar.NewWriter(&b)
 	for _, f := range all {
-		if err := put(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.text))},
-			f.text); err != nil {
+		if err := put(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.text))}, f.text); err != nil {
 			return nil, err
 		}
 	}

@@ -49,8 +49,7 @@ func release(version, out, only string) error {
 	if len(strings.Split(version, ".")) != 3 {
 		return fmt.Errorf("-version %s: want three numbers, as in 1.2.3", version)
 	}
-	if only != "" && !slices.ContainsFunc(platforms,
-		func(p platform) bool { return p.os+"/"+p.arch == only }) {
+	if only != "" && !slices.ContainsFunc(platforms, func(p platform) bool { return p.os+"/"+p.arch == only }) {
 		return fmt.Errorf("-only %s: no such platform", only)
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
@@ -89,8 +88,7 @@ func release(version, out, only string) error {
 			{fmt.Sprintf("lfactor-%s-py3-none-%s.whl", version, p.wheel), true,
 				func() ([]byte, error) { return wheel(version, p.wheel, files) }},
 			{base + ".oci.tar", p.os == "linux", func() ([]byte, error) {
-				return image(version, p.arch,
-					files)
+				return image(version, p.arch, files)
 			}},
 		} {
 			if !x.there {
@@ -116,8 +114,7 @@ func release(version, out, only string) error {
 }
 
 // about notes what a release says of itself.
-func about(version string, all []file, sums map[string]string, note func(name string,
-	b []byte) error) error {
+func about(version string, all []file, sums map[string]string, note func(name string, b []byte) error) error {
 	text, err := bill(version, all)
 	if err != nil {
 		return err
@@ -151,8 +148,7 @@ func manuals() (out []file, err error) {
 	c := exec.Command("go", "run", "./cmd/lfactor", "reference", "--man", dir)
 	c.Env, c.Stderr = append(os.Environ(), "SOURCE_DATE_EPOCH=315532800"), os.Stderr
 	if err := c.Run(); err != nil {
-		return nil, fmt.Errorf("go run ./cmd/lfactor reference: %w; start it at the root of the repository",
-			err)
+		return nil, fmt.Errorf("go run ./cmd/lfactor reference: %w; start it at the root of the repository", err)
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "*.1"))
 	if err != nil {
@@ -180,23 +176,11 @@ func build(p platform) (files []file, err error) {
 	for _, name := range programs {
 		path := filepath.Join(dir, name)
 		c := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", path, "./cmd/"+name)
-		c.Env = append(
-			os.Environ(),
-			"CGO_ENABLED=0",
-			"GOOS="+p.os,
-			"GOARCH="+p.arch,
-			"GOAMD64=v1",
-			"GOFLAGS=",
-		)
+		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOAMD64=v1", "GOFLAGS=")
 		c.Stderr = os.Stderr
 		if err := c.Run(); err != nil {
-			return nil, fmt.Errorf(
-				"go build ./cmd/%s for %s/%s: %w; start it at the root of the repository",
-				name,
-				p.os,
-				p.arch,
-				err,
-			)
+			return nil, fmt.Errorf("go build ./cmd/%s for %s/%s: %w; start it at the root of the repository", name,
+				p.os, p.arch, err)
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -135,8 +135,7 @@ func (p *layerPolicy) climbs(dir, short string) string {
 	case from == to || low < 0 || high < low:
 		return ""
 	case high == low:
-		return fmt.Sprintf("%s and %s lie on one floor of the line \"order\" and do not know each other",
-			from, to)
+		return fmt.Sprintf("%s and %s lie on one floor of the line \"order\" and do not know each other", from, to)
 	default:
 		return fmt.Sprintf("%s lies above %s on the line \"order\"", to, from)
 	}

@@ -56,8 +56,7 @@ func checkSizes(f *source, r *report) {
 		limit = testFileLinesMax
 	}
 	if f.lines > limit {
-		r.add(f, f.ast.Package, "file", "%d lines, limit %d: split it by what its parts are about",
-			f.lines, limit)
+		r.add(f, f.ast.Package, "file", "%d lines, limit %d: split it by what its parts are about", f.lines, limit)
 	}
 	excused := directives(r, f, "long")
 	for _, d := range f.ast.Decls {
@@ -110,8 +109,7 @@ func checkSleep(f *source, r *report) {
 	}
 	ast.Inspect(f.ast, func(n ast.Node) bool {
 		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" && isIdent(sel.X, "time") {
-			r.add(f, sel.Pos(), "sleep",
-				"time.Sleep in a test: wait for the event itself, or use testing/synctest")
+			r.add(f, sel.Pos(), "sleep", "time.Sleep in a test: wait for the event itself, or use testing/synctest")
 		}
 		return true
 	})

@@ -17,13 +17,11 @@ var protocolDirs = []string{"actors/core", "sim", "sim/heads", "actors/cluster/h
 var timedDirs = []string{"sim/heads", "actors/cluster/head/decide", "actors/cluster/agent/decide"}
 
 // clockNames are what package time has of the world: clocks, timers and the place of the machine.
-var clockNames = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer",
-	"NewTicker",
+var clockNames = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker",
 	"Timer", "Ticker", "Local"}
 
 // protocolBans are standard packages that bring in time, chance, I/O or threads.
-var protocolBans = []string{"time", "net", "os", "sync", "syscall", "log", "io/ioutil", "io/fs", "runtime",
-	"testing"}
+var protocolBans = []string{"time", "net", "os", "sync", "syscall", "log", "io/ioutil", "io/fs", "runtime", "testing"}
 
 // randAllowed are the names of math/rand that do not draw from the process-wide source.
 var randAllowed = []string{"Rand", "New", "NewSource", "NewPCG", "NewChaCha8", "PCG", "ChaCha8", "Source",
@@ -42,8 +40,7 @@ func checkProtocols(m *module, r *report) {
 			typed = newTypeChecker(m)
 		}
 		checkProtocolImports(f, r)
-		p := &protocolFile{f: f, r: r, info: typed.check(f.dir), excused: directives(r, f, "order"),
-			rand: randName(f)}
+		p := &protocolFile{f: f, r: r, info: typed.check(f.dir), excused: directives(r, f, "order"), rand: randName(f)}
 		ast.Inspect(f.ast, p.visit)
 	}
 }
@@ -55,8 +52,7 @@ func checkProtocolImports(f *source, r *report) {
 			continue // clockNames are not for it
 		}
 		if underAny(imp, protocolBans) {
-			r.add(f, spec.Pos(), "protocol",
-				"imports %s: behaviours see the world only through actors.Context", imp)
+			r.add(f, spec.Pos(), "protocol", "imports %s: behaviours see the world only through actors.Context", imp)
 		}
 	}
 }
@@ -103,8 +99,7 @@ func (p *protocolFile) visit(n ast.Node) bool {
 		if p.rand != "" && isIdent(n.X, p.rand) && !slices.Contains(randAllowed, n.Sel.Name) {
 			p.ban(n, "rand."+n.Sel.Name+" draws from the process-wide source: use the Context's")
 		}
-		if isIdent(n.X, "time") && slices.Contains(timedDirs, p.f.dir) && slices.Contains(clockNames,
-			n.Sel.Name) {
+		if isIdent(n.X, "time") && slices.Contains(timedDirs, p.f.dir) && slices.Contains(clockNames, n.Sel.Name) {
 			p.ban(n, "time."+n.Sel.Name+" is the machine's: times come in from outside")
 		}
 	case *ast.RangeStmt:
@@ -122,8 +117,7 @@ func (p *protocolFile) rangeOver(n *ast.RangeStmt) {
 	}
 	if call, ok := n.X.(*ast.CallExpr); ok {
 		if sel, ok := call.Fun.(*ast.SelectorExpr); ok && isIdent(sel.X, "maps") {
-			p.ban(n, "range over maps."+sel.Sel.Name+": its order can show; sort, or say //lfvet:order "+
-				"reason")
+			p.ban(n, "range over maps."+sel.Sel.Name+": its order can show; sort, or say //lfvet:order reason")
 			return
 		}
 	}

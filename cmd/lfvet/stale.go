@@ -56,8 +56,7 @@ func checkStale(m *module, p *layerPolicy, r *report) {
 }
 
 // staleWords holds the words of one line to what its packages import.
-func (p *layerPolicy) staleWords(name string, rule layerRule, imports map[string][]string, used []string,
-	r *report) {
+func (p *layerPolicy) staleWords(name string, rule layerRule, imports map[string][]string, used []string, r *report) {
 	for _, w := range rule.allow {
 		if !strings.Contains(w, ".") {
 			if _, ok := imports[strings.TrimPrefix(w, "test:")]; !ok {

@@ -14,8 +14,7 @@ var _ = Register(Kind{Name: "c4_quality",
 	Doc:    "keeps lines that are sentences, and documents that have enough of them",
 	Source: "arXiv:1910.10683; Datatrove 0.10 C4QualityFilter",
 	Settings: func() Settings {
-		return &c4Quality{Citations: true, Terminal: true, MinSentences: 5, MinWords: 3, MaxWord: 1000,
-			Lorem:      true,
+		return &c4Quality{Citations: true, Terminal: true, MinSentences: 5, MinWords: 3, MaxWord: 1000, Lorem: true,
 			JavaScript: true, Curly: true, Policy: true}
 	}})
 
@@ -69,8 +68,7 @@ func (c *c4Quality) Do(k *Desk, d *Doc) string {
 			return "curly_bracket"
 		}
 		if c.Policy && slices.ContainsFunc(policies, func(p string) bool {
-			return strings.Contains(lower,
-				p)
+			return strings.Contains(lower, p)
 		}) {
 			continue
 		}

@@ -36,8 +36,7 @@ type labelScore struct {
 
 func (c *classifier) Open() (Step, error) {
 	if len(c.Keep) > 0 && len(c.Remove) > 0 {
-		return nil, &Fault{"keep_labels", "remove_labels is given too",
-			"give one of them, and use two steps for both"}
+		return nil, &Fault{"keep_labels", "remove_labels is given too", "give one of them, and use two steps for both"}
 	}
 	var err error
 	if c.model, err = openClassifier(c.Model); err != nil {
@@ -46,8 +45,7 @@ func (c *classifier) Open() (Step, error) {
 	names := c.model.Labels()
 	for _, l := range append(slices.Clone(c.Keep), c.Remove...) {
 		if !slices.Contains(names, l.Label) {
-			return nil, &Fault{"keep_labels", fmt.Sprintf("the classifier has no label %q", l.Label),
-				listOf(names)}
+			return nil, &Fault{"keep_labels", fmt.Sprintf("the classifier has no label %q", l.Label), listOf(names)}
 		}
 	}
 	return c, nil

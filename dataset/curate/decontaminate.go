@@ -38,8 +38,7 @@ const decontaminateMax = 1 << 26
 
 func (c *decontaminate) Open() (Step, error) {
 	if c.NGrams < 1 {
-		return nil, &Fault{"n_grams", fmt.Sprintf("%d words make no n-gram", c.NGrams),
-			"the usual number is 12"}
+		return nil, &Fault{"n_grams", fmt.Sprintf("%d words make no n-gram", c.NGrams), "the usual number is 12"}
 	}
 	if len(c.Against) == 0 {
 		return nil, &Fault{"against", "no set is given", "list the files of the benchmarks"}
@@ -98,8 +97,7 @@ func (c *decontaminate) add(cutter *words.Cutter, s dataset.Source, n int64, set
 		}
 	}
 	if len(c.index) > decontaminateMax {
-		return fmt.Errorf("%s: the sets have over %d n-grams; use fewer sets at a time", s.Name(),
-			decontaminateMax)
+		return fmt.Errorf("%s: the sets have over %d n-grams; use fewer sets at a time", s.Name(), decontaminateMax)
 	}
 	return nil
 }

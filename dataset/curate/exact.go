@@ -13,8 +13,7 @@ const keyBytes = 16
 
 // exact_dedup: documents with the same text; the first stays.
 var _ = Register(Kind{Name: "exact_dedup", Doc: "drops documents whose text has come before",
-	Source:   "SHA-256 of the text, cut to 128 bits",
-	Settings: func() Settings { return &exactDedup{} }})
+	Source: "SHA-256 of the text, cut to 128 bits", Settings: func() Settings { return &exactDedup{} }})
 
 // exactDedup is its settings.
 type exactDedup struct {

@@ -9,8 +9,7 @@ import (
 
 // gopher_quality: Gopher's rules about single documents, as Datatrove's GopherQualityFilter.
 var _ = Register(Kind{Name: "gopher_quality", Doc: "drops what is no running text, by Gopher's rules",
-	Source: "arXiv:2112.11446, table A1; Datatrove 0.10 GopherQualityFilter",
-	Settings: func() Settings {
+	Source: "arXiv:2112.11446, table A1; Datatrove 0.10 GopherQualityFilter", Settings: func() Settings {
 		return &gopherQuality{MinWords: 50, MaxWords: 100000, MinLength: 3, MaxLength: 10, Symbols: 0.1,
 			Bullets: 0.9, Ellipses: 0.3, Alpha: 0.8, MinStop: 2,
 			Stop: []string{"the", "be", "to", "of", "and", "that", "have", "with"}}

@@ -44,8 +44,7 @@ func (g *gopherRepetition) Open() (Step, error) {
 	for key, list := range map[string][][2]float64{"top_n_grams": g.Top, "dup_n_grams": g.Dup} {
 		for _, p := range list {
 			if p[0] < 1 || p[0] != float64(int(p[0])) || p[0] > 1000 {
-				return nil, &Fault{key, fmt.Sprintf("%v is no number of words", p[0]),
-					"give pairs like [2, 0.2]"}
+				return nil, &Fault{key, fmt.Sprintf("%v is no number of words", p[0]), "give pairs like [2, 0.2]"}
 			}
 		}
 	}

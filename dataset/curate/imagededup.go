@@ -26,8 +26,7 @@ const imageDistanceMax = 7
 
 func (s *imageDedup) Open() (Step, error) {
 	if s.Distance < 0 || s.Distance > imageDistanceMax {
-		return nil, &Fault{"distance", fmt.Sprintf("%d is not within 0 and %d", s.Distance,
-			imageDistanceMax),
+		return nil, &Fault{"distance", fmt.Sprintf("%d is not within 0 and %d", s.Distance, imageDistanceMax),
 			"0 finds the same picture in other sizes, 4 most edits of one"}
 	}
 	return s, s.check()

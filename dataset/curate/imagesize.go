@@ -43,17 +43,15 @@ func (s *imageSize) bounds() error {
 	for _, b := range []struct {
 		key      string
 		min, max int
-	}{{"side", s.MinSide, s.MaxSide}, {"pixels", s.MinPixels, s.MaxPixels}, {"images", s.MinImages,
-		s.MaxImages}} {
+	}{{"side", s.MinSide, s.MaxSide}, {"pixels", s.MinPixels, s.MaxPixels}, {"images", s.MinImages, s.MaxImages}} {
 		switch {
 		case b.min < 0:
 			return &Fault{"min_" + b.key, fmt.Sprintf("%d is below 0", b.min), "0 switches it off"}
 		case b.max < 0:
 			return &Fault{"max_" + b.key, fmt.Sprintf("%d is below 0", b.max), "0 switches it off"}
 		case b.max != 0 && b.min > b.max:
-			return &Fault{"min_" + b.key, fmt.Sprintf("%d is over max_%s = %d: nothing is within them",
-				b.min, b.key,
-				b.max), "exchange them"}
+			return &Fault{"min_" + b.key,
+				fmt.Sprintf("%d is over max_%s = %d: nothing is within them", b.min, b.key, b.max), "exchange them"}
 		}
 	}
 	if a := s.MaxAspect; a != 0 && !(a >= 1 && a <= math.MaxFloat64) {

@@ -11,8 +11,7 @@ import (
 // language: languages by a fastText classifier of the user's, as Datatrove's LanguageFilter with the
 // models lid.176 and GlotLID.
 var _ = Register(Kind{Name: "language", Doc: "keeps documents of some languages, by a fastText model",
-	Source: "Datatrove 0.10 LanguageFilter; arXiv:1607.01759",
-	Settings: func() Settings {
+	Source: "Datatrove 0.10 LanguageFilter; arXiv:1607.01759", Settings: func() Settings {
 		return &language{Threshold: 0.65, Backend: "ft176", Top: -1}
 	}})
 
@@ -30,8 +29,7 @@ type language struct {
 func (l *language) Open() (Step, error) {
 	if l.Backend != "ft176" && l.Backend != "glotlid" {
 		return nil, &Fault{"backend", fmt.Sprintf("%q is none", l.Backend),
-			"use ft176, or glotlid, whose labels " +
-				"are a language and a script"}
+			"use ft176, or glotlid, whose labels are a language and a script"}
 	}
 	var err error
 	if l.model, err = openClassifier(l.Model); err != nil {

@@ -26,8 +26,7 @@ type length struct {
 func (l *length) Open() (Step, error) {
 	if *l == (length{}) {
 		return nil, &Fault{"min_chars", "no bound is given",
-			"give min_chars, max_chars, min_words, max_words, or " +
-				"column with min or max"}
+			"give min_chars, max_chars, min_words, max_words, or column with min or max"}
 	}
 	if l.Column == "" && (l.Min != 0 || l.Max != 0) {
 		return nil, &Fault{"column", "is not given, and min and max are bounds of a column", ""}
@@ -77,8 +76,7 @@ func (l *length) Do(k *Desk, d *Doc) string {
 // sample: a share of the documents of each input, drawn by number, so that it does not depend on what other
 // steps have done.
 var _ = Register(Kind{Name: "sample", Doc: "keeps a share of the documents, of each input its own",
-	Source:   "xxHash64 of seed, input and number",
-	Settings: func() Settings { return &sample{Fraction: 1} }})
+	Source: "xxHash64 of seed, input and number", Settings: func() Settings { return &sample{Fraction: 1} }})
 
 // sample is its settings.
 type sample struct {

@@ -38,11 +38,9 @@ const minHashesMax = 1 << 14
 func (m *minHash) Open() (Step, error) {
 	switch {
 	case m.NGrams < 1:
-		return nil, &Fault{"n_grams", fmt.Sprintf("%d words make no n-gram", m.NGrams),
-			"the usual number is 5"}
+		return nil, &Fault{"n_grams", fmt.Sprintf("%d words make no n-gram", m.NGrams), "the usual number is 5"}
 	case m.Buckets < 1 || m.Hashes < 1 || m.Buckets > minHashesMax/m.Hashes:
-		return nil, &Fault{"num_buckets", fmt.Sprintf("%d buckets of %d hashes cannot be", m.Buckets,
-			m.Hashes),
+		return nil, &Fault{"num_buckets", fmt.Sprintf("%d buckets of %d hashes cannot be", m.Buckets, m.Hashes),
 			"the usual numbers are 14 and 8"}
 	case m.Hash != "xxhash" && m.Hash != "sha1":
 		return nil, &Fault{"hash_fc", fmt.Sprintf("%q is none", m.Hash), "use xxhash or sha1"}

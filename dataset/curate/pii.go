@@ -12,14 +12,11 @@ import (
 // pii: addresses of people and machines are replaced, as Datatrove's PIIFormatter does. There the place in
 // the list of replacements goes on from document to document, in the order in which a process meets them;
 // here each document begins the list again, so that the result does not depend on who works on it.
-var _ = Register(Kind{Name: "pii", Doc: "replaces e-mail and IP addresses",
-	Source: "Datatrove 0.10 PIIFormatter",
+var _ = Register(Kind{Name: "pii", Doc: "replaces e-mail and IP addresses", Source: "Datatrove 0.10 PIIFormatter",
 	Settings: func() Settings {
 		return &pii{Emails: true, IPs: true, Public: true,
-			EmailBy: []string{"email@example.com", "firstname.lastname@example.org"},
-			IPBy: []string{"22.214.171.124", "126.96.36.199", "188.8.131.52", "184.108.40.206",
-				"220.127.116.11",
-				"18.104.22.168"}}
+			EmailBy: []string{"email@example.com", "firstname.lastname@example.org"}, IPBy: []string{"22.214.171.124",
+				"126.96.36.199", "188.8.131.52", "184.108.40.206", "220.127.116.11", "18.104.22.168"}}
 	}})
 
 // pii is its settings.
@@ -112,8 +109,7 @@ var mailLetter = func() (t [256]bool) {
 // mailName returns where the name in front of the "@" at a byte begins, not before from: -1 for nowhere.
 func mailName(text string, from, at int) int {
 	first := at
-	for first > from && (mailLetter[text[first-1]] ||
-		text[first-1] == '.' && first < at && mailLetter[text[first]]) {
+	for first > from && (mailLetter[text[first-1]] || text[first-1] == '.' && first < at && mailLetter[text[first]]) {
 		first--
 	}
 	for s := first; s < at; s++ {
@@ -131,8 +127,7 @@ func mailName(text string, from, at int) int {
 
 // notGlobal are the networks that Python's ipaddress calls private or shared, and which of them it excepts.
 var (
-	notGlobal = networks("0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 " +
-		"192.0.0.0/24 " +
+	notGlobal = networks("0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 " +
 		"192.0.2.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4")
 	stillGlobal = networks("192.0.0.9/32 192.0.0.10/32")
 )

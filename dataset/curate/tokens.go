@@ -7,8 +7,7 @@ import (
 
 // tokens: how many ids a text has.
 var _ = Register(Kind{Name: "tokens", Doc: "counts the ids of each text by a tokenizer",
-	Source:   "Datatrove 0.10 TokensCounter",
-	Settings: func() Settings { return &tokens{Column: "token_count"} }})
+	Source: "Datatrove 0.10 TokensCounter", Settings: func() Settings { return &tokens{Column: "token_count"} }})
 
 // tokens is its settings.
 type tokens struct {

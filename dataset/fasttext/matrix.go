@@ -87,8 +87,7 @@ func (r *reader) matrix(isQuantized bool) (matrix, error) {
 		return nil, r.err
 	}
 	if rows < 0 || columns < 1 || columns > dimMax || rows > r.left/4/columns {
-		return nil, fmt.Errorf("%d × %d numbers do not fit the %d bytes that are left; copy it again", rows,
-			columns,
+		return nil, fmt.Errorf("%d × %d numbers do not fit the %d bytes that are left; copy it again", rows, columns,
 			r.left)
 	}
 	d := &dense{rows, columns, r.floats(rows * columns)}

@@ -91,9 +91,7 @@ func read(r *reader) (*Model, error) {
 func readVersion(r *reader, version int) (*Model, error) {
 	m := &Model{}
 	var kind int
-	for _, p := range []*int{&m.dim, nil, nil, nil, nil, &m.ngrams, &m.loss, &kind, &m.bucket, &m.minn,
-		&m.maxn,
-		nil} {
+	for _, p := range []*int{&m.dim, nil, nil, nil, nil, &m.ngrams, &m.loss, &kind, &m.bucket, &m.minn, &m.maxn, nil} {
 		v := r.int()
 		if p != nil {
 			*p = v
@@ -108,8 +106,7 @@ func readVersion(r *reader, version int) (*Model, error) {
 	case m.loss < lossHS || m.loss > lossOVA:
 		return nil, fmt.Errorf("its loss is %d, which fastText does not have", m.loss)
 	case m.dim < 1 || m.dim > dimMax || m.bucket < 0 || m.minn < 0 || m.maxn < 0:
-		return nil, fmt.Errorf("its dim %d, bucket %d, minn %d or maxn %d is none", m.dim, m.bucket, m.minn,
-			m.maxn)
+		return nil, fmt.Errorf("its dim %d, bucket %d, minn %d or maxn %d is none", m.dim, m.bucket, m.minn, m.maxn)
 	case m.bucket == 0 && (m.maxn > 0 || m.ngrams > 1):
 		return nil, fmt.Errorf("it has n-grams and no bucket for them")
 	}
@@ -192,8 +189,7 @@ func (m *Model) readMatrices(r *reader) (err error) {
 		want = int64(m.nwords + len(m.pruned))
 	}
 	if columns != int64(m.dim) || rows != want {
-		return fmt.Errorf("its input is %d × %d; its words and n-grams want %d × %d", rows, columns, want,
-			m.dim)
+		return fmt.Errorf("its input is %d × %d; its words and n-grams want %d × %d", rows, columns, want, m.dim)
 	}
 	for k, v := range m.pruned {
 		if v < 0 || int64(v) >= rows-int64(m.nwords) {
@@ -202,8 +198,7 @@ func (m *Model) readMatrices(r *reader) (err error) {
 	}
 	rows, columns = m.output.size()
 	if columns != int64(m.dim) || rows != int64(len(m.labels)) {
-		return fmt.Errorf("its output is %d × %d; its labels want %d × %d", rows, columns, len(m.labels),
-			m.dim)
+		return fmt.Errorf("its output is %d × %d; its labels want %d × %d", rows, columns, len(m.labels), m.dim)
 	}
 	if m.loss == lossHS {
 		m.tree = huffman(m.counts)
@@ -258,8 +253,7 @@ func (r *reader) word() string {
 // floats reads n numbers.
 func (r *reader) floats(n int64) []float32 {
 	if n < 0 || n > r.left/4 {
-		r.err = fmt.Errorf("it ends early: %d numbers are wanted and %d bytes are left; copy it again", n,
-			r.left)
+		r.err = fmt.Errorf("it ends early: %d numbers are wanted and %d bytes are left; copy it again", n, r.left)
 		return nil
 	}
 	out := make([]float32, n)

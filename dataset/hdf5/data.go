@@ -151,8 +151,7 @@ func parseFilters(b []byte) (out []filter, err error) {
 		switch out = append(out, f); f.id {
 		case deflate, shuffle, fletcher, lzf:
 		default:
-			return nil, fmt.Errorf("chunks of filter %d are not read: gzip, lzf, shuffle and fletcher32 are",
-				f.id)
+			return nil, fmt.Errorf("chunks of filter %d are not read: gzip, lzf, shuffle and fletcher32 are", f.id)
 		}
 	}
 	return out, r.err
@@ -196,8 +195,7 @@ func (d *Data) layout(b []byte) error {
 		return errors.Join(errors.New("chunks of a size that cannot be"), r.err)
 	}
 	return d.f.walk(tree, 1, 8+8*rank, func(key []byte, child uint64) error {
-		p := part{where: child, size: binary.LittleEndian.Uint32(key),
-			mask: binary.LittleEndian.Uint32(key[4:])}
+		p := part{where: child, size: binary.LittleEndian.Uint32(key), mask: binary.LittleEndian.Uint32(key[4:])}
 		for i := range rank - 1 {
 			at := binary.LittleEndian.Uint64(key[8+8*i:])
 			if at > math.MaxInt32 {
@@ -225,10 +223,8 @@ func (d *Data) Row() int {
 // Rows are the bytes of n indices of the first axis, from one on. What was never written is 0.
 func (d *Data) Rows(from, n int) ([]byte, error) {
 	row := d.Row()
-	if len(d.Shape) == 0 || from < 0 || n < 0 || from > d.Shape[0]-n || row > ValueMost || n > 0 &&
-		row > ValueMost/n {
-		return nil, fmt.Errorf("rows %d to %d of %v are not there, or too many at once", from, from+n,
-			d.Shape)
+	if len(d.Shape) == 0 || from < 0 || n < 0 || from > d.Shape[0]-n || row > ValueMost || n > 0 && row > ValueMost/n {
+		return nil, fmt.Errorf("rows %d to %d of %v are not there, or too many at once", from, from+n, d.Shape)
 	}
 	switch {
 	case d.class == 0 && len(d.body) >= (from+n)*row:
@@ -393,8 +389,7 @@ func (d *Data) Numbers(b []byte) ([]float64, error) {
 	k := d.Kind
 	if k.Class != classInteger && k.Class != classFloat || !slices.Contains([]int{1, 2, 4, 8}, k.Size) ||
 		k.Class == classFloat && k.Size < 4 {
-		return nil, fmt.Errorf("values of class %d and %d bytes are no numbers that are read", k.Class,
-			k.Size)
+		return nil, fmt.Errorf("values of class %d and %d bytes are no numbers that are read", k.Class, k.Size)
 	}
 	out := make([]float64, len(b)/k.Size)
 	for i := range out {

@@ -47,8 +47,7 @@ func (w *writer) node(n *Node) uint64 {
 		return w.data(n)
 	}
 	none := binary.LittleEndian.AppendUint64(nil, undefined)
-	messages := []message{{msgLinkInfo, slices.Concat([]byte{0, 0}, none, none)}, {msgGroupInfo, []byte{0,
-		0}}}
+	messages := []message{{msgLinkInfo, slices.Concat([]byte{0, 0}, none, none)}, {msgGroupInfo, []byte{0, 0}}}
 	for _, name := range slices.Sorted(maps.Keys(n.Children)) {
 		link := binary.LittleEndian.AppendUint16([]byte{1, 1}, uint16(len(name)))
 		link = append(link, name...)
@@ -80,8 +79,7 @@ func (w *writer) data(n *Node) uint64 {
 	}
 	layout := binary.LittleEndian.AppendUint64([]byte{3, 1}, at)
 	layout = binary.LittleEndian.AppendUint64(layout, uint64(len(raw)))
-	return w.header([]message{{msgSpace, space}, {msgType, kind}, {msgFill, []byte{2, 2, 0, 0}}, {msgLayout,
-		layout}})
+	return w.header([]message{{msgSpace, space}, {msgType, kind}, {msgFill, []byte{2, 2, 0, 0}}, {msgLayout, layout}})
 }
 
 // msgFill says what stands for values that were never written.

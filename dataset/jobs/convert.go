@@ -66,22 +66,20 @@ func Convert(ctx context.Context, c ConvertConfig) (ConvertReport, error) {
 	defer w.budget.closeWith(ctx)()
 	w.from.Room = w.budget.take
 	read := dataset.Items(ctx, c.Elsewhere, w.state.Entry, w.from.Len(), convertBatch,
-		func(i int64) converted { return entryOf(w.from, i) },
-		func(err error) converted { return converted{err: err} })
-	err = dataset.Ordered(ctx, w.state.Entry, w.from.Len(), w.reading, read,
-		func(i int64, e converted) (err error) {
-			w.writing.Do(func() { err = w.entry(i, e) })
-			if w.budget.written(i); err != nil {
-				cancel() // nobody waits for room any more
+		func(i int64) converted { return entryOf(w.from, i) }, func(err error) converted { return converted{err: err} })
+	err = dataset.Ordered(ctx, w.state.Entry, w.from.Len(), w.reading, read, func(i int64, e converted) (err error) {
+		w.writing.Do(func() { err = w.entry(i, e) })
+		if w.budget.written(i); err != nil {
+			cancel() // nobody waits for room any more
+		}
+		if err == nil {
+			w.state.Entry++
+			if c.Progress != nil {
+				c.Progress(w.report())
 			}
-			if err == nil {
-				w.state.Entry++
-				if c.Progress != nil {
-					c.Progress(w.report())
-				}
-			}
-			return err
-		})
+		}
+		return err
+	})
 	if err != nil {
 		return w.report(), errors.Join(err, w.abandon())
 	}
@@ -172,14 +170,12 @@ func (w *conversion) begin() error {
 			return err
 		}
 		if i := slices.IndexFunc(have, func(e fs.DirEntry) bool {
-			return e.Name() == format.EnergonDir ||
-				strings.HasSuffix(e.Name(), ".tar")
+			return e.Name() == format.EnergonDir || strings.HasSuffix(e.Name(), ".tar")
 		}); i >= 0 {
 			return fmt.Errorf("%s holds %s already; name another folder", w.OutputDir, have[i].Name())
 		}
 	case err != nil:
-		return fmt.Errorf("%s: %w; delete the folder to start again",
-			filepath.Join(w.OutputDir, conversionFile), err)
+		return fmt.Errorf("%s: %w; delete the folder to start again", filepath.Join(w.OutputDir, conversionFile), err)
 	case w.state.Settings != settings:
 		return fmt.Errorf("%s was begun with other annotations or settings; name another folder, or "+
 			"delete it", w.OutputDir)
@@ -246,8 +242,7 @@ func (w *conversion) entry(i int64, e converted) error {
 // add writes a sample, into the next shard if this one is full.
 func (w *conversion) add(key string, parts []dataset.Part, place dataset.Place) error {
 	if w.keys[key] {
-		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("the key %q is there before",
-			format.Clip(key))}
+		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("the key %q is there before", format.Clip(key))}
 	}
 	if w.shard != nil && (w.count >= w.MaxCount || w.size >= w.MaxSize) {
 		if err := w.endShard(); err != nil {
@@ -331,8 +326,7 @@ func (w *conversion) finish() (ConvertReport, error) {
 		if bad := w.bad.List(); len(bad) > 0 {
 			why = fmt.Sprintf("the first, %s, because %s", bad[0].Place, bad[0].Reason)
 		}
-		return w.report(), fmt.Errorf("%s: no entry becomes a sample: %s (%w)", w.JSONFile, why,
-			dataset.ErrNoTokens)
+		return w.report(), fmt.Errorf("%s: no entry becomes a sample: %s (%w)", w.JSONFile, why, dataset.ErrNoTokens)
 	}
 	plan := format.EnergonPlan{Meta: w.from.Meta()}
 	for i := range w.state.Shards {

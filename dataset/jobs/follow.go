@@ -337,8 +337,7 @@ func (f *Follower) Report() FollowReport {
 // Follow looks again and again until ctx ends, which is no error, or nothing has been taken for idle
 // (0: for ever): then the data set ends, without what waits for consumers of which none has gone on
 // for so long. see hears of each change.
-func Follow(ctx context.Context, c FollowConfig, every, idle time.Duration,
-	see func(FollowReport)) (FollowReport,
+func Follow(ctx context.Context, c FollowConfig, every, idle time.Duration, see func(FollowReport)) (FollowReport,
 	error) {
 	f, err := NewFollower(c)
 	if err != nil {

@@ -102,8 +102,7 @@ func openOrigin(c FollowConfig) (origin, error) {
 	return nil, fmt.Errorf("shards do not come from %q; they come from %s", kind, strings.Join(names, ", "))
 }
 
-var _ = registerOrigin(OriginKind{"files",
-	"files of a folder, or objects of s3, gs and az, that a pattern names",
+var _ = registerOrigin(OriginKind{"files", "files of a folder, or objects of s3, gs and az, that a pattern names",
 	func(c FollowConfig) (origin, error) {
 		switch s := store.Scheme(c.Pattern); s {
 		case "":

@@ -22,8 +22,7 @@ var _ = registerOrigin(OriginKind{"list", "one file, or object, that names a sha
 		if c.Marker != "" {
 			return nil, errors.New("a marker is of files; what a list names is whole")
 		}
-		return &list{path: c.Pattern, numbers: map[string]int{}, record: filepath.Join(c.Output,
-			listRecord)}, nil
+		return &list{path: c.Pattern, numbers: map[string]int{}, record: filepath.Join(c.Output, listRecord)}, nil
 	}})
 
 // list is a file that names shards and grows: a line is a path or an address, or a JSON object of a named.
@@ -117,9 +116,8 @@ func (n named) offer() offer {
 	case o.name == "":
 		o.waits, o.absent = n.where+" names it, and it is no file", true
 	case n.Bytes != nil && *n.Bytes != o.size:
-		o.waits = fmt.Sprintf("%s says that it has %d bytes, and it has %d: it is half written, or "+
-			"another one", n.where,
-			*n.Bytes, o.size)
+		o.waits = fmt.Sprintf("%s says that it has %d bytes, and it has %d: it is half written, or another one",
+			n.where, *n.Bytes, o.size)
 	}
 	o.name, o.at = n.id, n.shard
 	o.whole, o.sum, o.stated = true, strings.ToLower(n.SHA256), n.Bytes
@@ -160,15 +158,13 @@ func (l *list) grow() error {
 		if len(bytes.TrimSpace(line)) == 0 || line[0] == '#' {
 			continue
 		}
-		n, err := parseNamed(line, l.path, fmt.Sprintf("%s, shard %d", store.Redact(l.path),
-			len(l.entries)+1))
+		n, err := parseNamed(line, l.path, fmt.Sprintf("%s, shard %d", store.Redact(l.path), len(l.entries)+1))
 		if err != nil {
 			return fatalOrigin{err}
 		}
 		if i, ok := l.numbers[n.id]; ok {
-			return fatalOrigin{fmt.Errorf("%s: shard %d names it too; a shard comes once: put what "+
-				"is new under a new name",
-				n.where, i+1)}
+			return fatalOrigin{fmt.Errorf("%s: shard %d names it too; a shard comes once: put what is new under "+
+				"a new name", n.where, i+1)}
 		}
 		l.numbers[n.id] = len(l.entries)
 		l.entries = append(l.entries, n)
@@ -192,14 +188,12 @@ func (l *list) kept(b []byte) error {
 		read, sum = was.Bytes, was.SHA256
 	}
 	if int64(len(b)) < read {
-		return fmt.Errorf("%s: it has %d bytes of lines and had %d: a list only grows; "+
-			"put back what was in it, or follow another list into another folder", store.Redact(l.path),
-			len(b), read)
+		return fmt.Errorf("%s: it has %d bytes of lines and had %d: a list only grows; put back what was in it, "+
+			"or follow another list into another folder", store.Redact(l.path), len(b), read)
 	}
 	if now := sha256.Sum256(b[:read]); read > 0 && !bytes.Equal(now[:], sum) {
 		return fmt.Errorf("%s: its first %d lines are not what they were: a list only grows; put them back, or "+
-			"follow another list into another folder", store.Redact(l.path), bytes.Count(b[:read],
-			[]byte("\n")))
+			"follow another list into another folder", store.Redact(l.path), bytes.Count(b[:read], []byte("\n")))
 	}
 	return nil
 }

@@ -17,8 +17,7 @@ var _ = registerOrigin(OriginKind{"queue",
 			return nil, errors.New("a marker is of files; what a ticket names is whole")
 		}
 		if store.Scheme(c.Pattern) != "" {
-			return nil, fmt.Errorf("%s: tickets are taken out of a folder on disk; of a store "+
-				"follow files, or a list",
+			return nil, fmt.Errorf("%s: tickets are taken out of a folder on disk; of a store follow files, or a list",
 				store.Redact(c.Pattern))
 		}
 		return &queue{pattern: c.Pattern, tickets: map[string][]string{}}, nil

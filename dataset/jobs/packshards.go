@@ -135,8 +135,7 @@ func (p *packing) begin() (err error) {
 	if err := os.MkdirAll(p.OutputDir, 0o755); err != nil {
 		return err
 	}
-	p.settings = format.HashOf("pack 1", p.Source.Fingerprint(), p.SampleType, p.Encoder.Fingerprint(),
-		p.Algorithm,
+	p.settings = format.HashOf("pack 1", p.Source.Fingerprint(), p.SampleType, p.Encoder.Fingerprint(), p.Algorithm,
 		p.Tokens, p.Images, p.PackedType, p.MaxCount, p.MaxSize)
 	p.bad, err = dataset.OpenQuarantine(filepath.Join(p.OutputDir, "quarantine.jsonl"))
 	return err
@@ -151,8 +150,7 @@ func (p *packing) count(ctx context.Context) error {
 	all := p.Source.Len()
 	out := bufio.NewWriterSize(f, 1<<16)
 	e := json.NewEncoder(out)
-	err = dataset.Ordered(ctx, int64(len(p.manifest)), all, p.counting,
-		p.measures(ctx),
+	err = dataset.Ordered(ctx, int64(len(p.manifest)), all, p.counting, p.measures(ctx),
 		func(i int64, m measured) error {
 			if err := errors.Join(m.err, m.Fault.Err()); err != nil {
 				return err
@@ -323,8 +321,7 @@ func (p *packing) plan() (rows []packRow, err error) {
 			rows = append(rows, r)
 		}
 	}
-	p.report.Packs, p.report.Overlong, p.report.Left = int64(len(rows)), int64(len(overlong)),
-		int64(len(left))
+	p.report.Packs, p.report.Overlong, p.report.Left = int64(len(rows)), int64(len(overlong)), int64(len(left))
 	if len(rows) > 0 {
 		p.report.Fill = float64(p.report.Tokens) / float64(p.Tokens) / float64(len(rows))
 	}
@@ -348,8 +345,7 @@ func (p *packing) setAside() error {
 			return err
 		}
 		if !p.Budget.Allows(p.report.Bad, int64(len(p.manifest))) {
-			return &dataset.BudgetError{Budget: p.Budget, Bad: p.report.Bad, Read: int64(len(p.manifest)),
-				Last: b}
+			return &dataset.BudgetError{Budget: p.Budget, Bad: p.report.Bad, Read: int64(len(p.manifest)), Last: b}
 		}
 	}
 	return nil

@@ -32,8 +32,7 @@ func (p *packing) write(ctx context.Context, rows []packRow) error {
 		err = json.Unmarshal(b, &state)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w; delete the folder to start again",
-			filepath.Join(p.OutputDir, packStateFile), err)
+		return fmt.Errorf("%s: %w; delete the folder to start again", filepath.Join(p.OutputDir, packStateFile), err)
 	}
 	for !state.Done && state.Row < len(rows) {
 		if err := p.shard(ctx, rows, &state); err != nil {
@@ -73,23 +72,22 @@ func (p *packing) shard(ctx context.Context, rows []packRow, s *packState) error
 	}
 	size, row := int64(0), s.Row
 	last := min(len(rows), s.Row+int(min(p.MaxCount, int64(len(rows)))))
-	err = dataset.Ordered(ctx, int64(s.Row), int64(last), p.reading, p.pack(rows),
-		func(i int64, r packed) (err error) {
-			if err = r.err; err == nil {
-				p.writing.Do(func() { err = w.Add(rows[i].ID, r.parts) })
-			}
-			for _, part := range r.parts {
-				size += int64(len(part.Bytes))
-			}
-			row = int(i) + 1
-			if p.Progress != nil {
-				p.Progress("write", int64(row), int64(len(rows)), p.stages())
-			}
-			if err == nil && size >= p.MaxSize {
-				err = errFull
-			}
-			return err
-		})
+	err = dataset.Ordered(ctx, int64(s.Row), int64(last), p.reading, p.pack(rows), func(i int64, r packed) (err error) {
+		if err = r.err; err == nil {
+			p.writing.Do(func() { err = w.Add(rows[i].ID, r.parts) })
+		}
+		for _, part := range r.parts {
+			size += int64(len(part.Bytes))
+		}
+		row = int(i) + 1
+		if p.Progress != nil {
+			p.Progress("write", int64(row), int64(len(rows)), p.stages())
+		}
+		if err == nil && size >= p.MaxSize {
+			err = errFull
+		}
+		return err
+	})
 	if err != nil && err != errFull {
 		return errors.Join(err, w.Close(), os.Remove(path+".partial"))
 	}

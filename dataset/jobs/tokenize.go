@@ -74,8 +74,7 @@ func TokenizeWork(src dataset.Source, enc dataset.Encoder, o TokenizeOptions) da
 }
 
 // chunk makes ids of documents from to to-1 and writes them.
-func (o *TokenizeOptions) chunk(src dataset.Source, one func(i int64) tokenized, w *format.IndexedWriter,
-	from,
+func (o *TokenizeOptions) chunk(src dataset.Source, one func(i int64) tokenized, w *format.IndexedWriter, from,
 	to int64) error {
 	done := make([]tokenized, to-from)
 	workers := max(1, o.Workers)

@@ -23,8 +23,7 @@ const (
 )
 
 // sizes are the bytes of the kinds that are built in; 0 is a text.
-var sizes = map[string]int{"bool": 1, "byte": 1, "char": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2,
-	"int32":  4,
+var sizes = map[string]int{"bool": 1, "byte": 1, "char": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4,
 	"uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8, "string": 0}
 
 // Bounds of definitions: types of a file, fields of a type, and types within types.
@@ -95,8 +94,7 @@ func (d *definitions) typed(name string, depth int) (*message, error) {
 	}
 	body, ok := d.bodies[name]
 	if !ok || depth > depthMost {
-		return nil, fmt.Errorf("its definition has no type %.60q, or types within %d others", name,
-			depthMost)
+		return nil, fmt.Errorf("its definition has no type %.60q, or types within %d others", name, depthMost)
 	}
 	m := &message{}
 	for line := range strings.SplitSeq(body, "\n") {
@@ -104,8 +102,7 @@ func (d *definitions) typed(name string, depth int) (*message, error) {
 			line = line[:at]
 		}
 		words := strings.Fields(line)
-		if len(words) < 2 || strings.Contains(words[1], "=") || len(words) > 2 && strings.HasPrefix(words[2],
-			"=") {
+		if len(words) < 2 || strings.Contains(words[1], "=") || len(words) > 2 && strings.HasPrefix(words[2], "=") {
 			continue // empty, or a constant
 		}
 		if len(words[1]) > nameMost {

@@ -113,8 +113,7 @@ func (x *File) scan() error {
 	for at := int64(len(magic)); ; {
 		var head [9]byte
 		if at+int64(len(head)) > x.size {
-			return fmt.Errorf("it ends at byte %d, before its data does: whoever wrote it was cut off",
-				x.size)
+			return fmt.Errorf("it ends at byte %d, before its data does: whoever wrote it was cut off", x.size)
 		}
 		if _, err := x.f.ReadAt(head[:], at); err != nil {
 			return err
@@ -254,8 +253,7 @@ func (x *File) record(op byte, b []byte, in, from int64) error {
 func (x *File) topic(name, encoding string, of uint16) *Topic {
 	t := &Topic{Name: name}
 	s, ok := x.shapes[of]
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %t", name, encoding, s.name, s.encoding, s.text,
-		ok))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %t", name, encoding, s.name, s.encoding, s.text, ok))
 	if other := x.told[sum]; other != nil {
 		return other
 	}
@@ -270,8 +268,7 @@ func (x *File) topic(name, encoding string, of uint16) *Topic {
 // read finds out how a topic's messages are decoded.
 func (t *Topic) read(s schema, encoding string) {
 	if encoding != "cdr" || s.encoding != "ros2msg" {
-		t.Why = fmt.Sprintf("its messages are in %.20q by %.20q, and cdr by ros2msg is read", encoding,
-			s.encoding)
+		t.Why = fmt.Sprintf("its messages are in %.20q by %.20q, and cdr by ros2msg is read", encoding, s.encoding)
 		return
 	}
 	var err error

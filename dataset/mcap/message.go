@@ -37,8 +37,7 @@ type decoder struct {
 // decode reads a message: plain CDR, of either order of bytes.
 func (m *message) decode(b []byte) (*Message, error) {
 	if len(b) < 4 || b[0] != 0 || b[1] > 1 {
-		return nil, fmt.Errorf("it begins with %x, and plain CDR begins with 0000 or 0001", b[:min(2,
-			len(b))])
+		return nil, fmt.Errorf("it begins with %x, and plain CDR begins with 0000 or 0001", b[:min(2, len(b))])
 	}
 	d := &decoder{all: b[4:], order: binary.LittleEndian, named: map[string]bool{},
 		out: &Message{Numbers: map[string][]float64{},

@@ -25,8 +25,7 @@ const (
 func NewWriter() *Writer {
 	w := &Writer{b: append([]byte(nil), magic...), channels: map[string]uint16{}}
 	w.record(opHeader, lengthed(lengthed(nil, "ros2"), "lfactor"))
-	for i, s := range [][2]string{{"std_msgs/msg/String", stringText}, {"std_msgs/msg/Float64MultiArray",
-		floatsText}} {
+	for i, s := range [][2]string{{"std_msgs/msg/String", stringText}, {"std_msgs/msg/Float64MultiArray", floatsText}} {
 		b := binary.LittleEndian.AppendUint16(nil, uint16(i+1))
 		w.record(opSchema, lengthed(lengthed(lengthed(b, s[0]), "ros2msg"), s[1]))
 	}

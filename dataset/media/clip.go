@@ -19,8 +19,7 @@ func (c *Clip) check() error {
 	}
 	for i, f := range c.Frames {
 		if f.W != c.Frames[0].W || f.H != c.Frames[0].H || f.W < 1 || f.H < 1 {
-			return fmt.Errorf("frame %d is %d×%d pixels, and frame 0 %d×%d", i, f.W, f.H, c.Frames[0].W,
-				c.Frames[0].H)
+			return fmt.Errorf("frame %d is %d×%d pixels, and frame 0 %d×%d", i, f.W, f.H, c.Frames[0].W, c.Frames[0].H)
 		}
 	}
 	return nil
@@ -126,8 +125,7 @@ func (v VideoInfo) enough(n int) error {
 // rate is an error where frames are to be picked by rate and the video does not tell its own.
 func (v VideoInfo) rate() error {
 	if v.FPS <= 0 || math.IsInf(v.FPS, 0) || math.IsNaN(v.FPS) {
-		return errors.New("the video does not tell its frame rate, and fps is to sample it by; set " +
-			"num_frames instead")
+		return errors.New("the video does not tell its frame rate, and fps is to sample it by; set num_frames instead")
 	}
 	return nil
 }

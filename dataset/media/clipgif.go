@@ -69,8 +69,7 @@ func Moves(b []byte) bool {
 // gifInfo is a moving GIF's size, rate and number of frames.
 func gifInfo(b []byte) VideoInfo {
 	n, lasts, _ := moving(b)
-	v := VideoInfo{W: int(binary.LittleEndian.Uint16(b[6:])), H: int(binary.LittleEndian.Uint16(b[8:])),
-		Frames: n}
+	v := VideoInfo{W: int(binary.LittleEndian.Uint16(b[6:])), H: int(binary.LittleEndian.Uint16(b[8:])), Frames: n}
 	if lasts > 0 {
 		v.FPS = 100 * float64(n) / float64(lasts)
 	}

@@ -73,8 +73,7 @@ func pixelOf(m image.Image) func(x, y int) [4]byte {
 		return func(x, y int) [4]byte { v := m.GrayAt(x, y).Y; return [4]byte{v, v, v, 255} }
 	case *image.Gray16:
 		return func(x, y int) [4]byte {
-			v :=
-				byte(min(m.Gray16At(x, y).Y, 255))
+			v := byte(min(m.Gray16At(x, y).Y, 255))
 			return [4]byte{v, v, v, 255}
 		}
 	case *image.Paletted:

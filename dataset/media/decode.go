@@ -126,8 +126,7 @@ func whole[T any](decode func(r io.Reader) (T, error)) func(b []byte) (T, error)
 }
 
 // through decodes by way of one of Go's images.
-func through(decode func(b []byte) (image.Image, image.Point, error)) func(b []byte, white bool) (*Image,
-	error) {
+func through(decode func(b []byte) (image.Image, image.Point, error)) func(b []byte, white bool) (*Image, error) {
 	return func(b []byte, white bool) (*Image, error) {
 		m, size, err := decode(b)
 		if err != nil {

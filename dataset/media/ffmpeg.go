@@ -196,8 +196,7 @@ func source(file string) []string {
 type shortError struct{ have, want int }
 
 func (e *shortError) Error() string {
-	return fmt.Sprintf("only %d of the %d frames that were picked can be decoded; the video is damaged",
-		e.have, e.want)
+	return fmt.Sprintf("only %d of the %d frames that were picked can be decoded; the video is damaged", e.have, e.want)
 }
 
 // Frames decodes the frames of some numbers, in ascending order, as RGB and upright.

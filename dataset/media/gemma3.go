@@ -46,7 +46,6 @@ func (g *gemma3) Image(p *Image, n int) (*Features, error) {
 // ImagePrompt implements ImageWriter. Source: Gemma3Processor.
 func (g *gemma3) ImagePrompt(e Extent) Prompt {
 	const open, token, end = "<start_of_image>", "<image_soft_token>", "<end_of_image>"
-	return Prompt{Mark: open, Text: "\n\n" + open + token + end + "\n\n", Token: token, Frames: 1,
-		Each:  e.Tokens,
+	return Prompt{Mark: open, Text: "\n\n" + open + token + end + "\n\n", Token: token, Frames: 1, Each: e.Tokens,
 		Needs: []string{open, end}}
 }

@@ -26,8 +26,7 @@ func newInternVL(s *Settings) (ImageProcessor, error) {
 	// InternVLProcessor always asks for tiles, whatever its image processor's default is.
 	v.cut = s.flag("crop_to_patches", false) || s.text("processor_class", "") == "InternVLProcessor"
 	if v.least > v.most || v.most > tilesMax {
-		s.fail("min_patches is %d and max_patches %d; they ascend and are at most %d", v.least, v.most,
-			tilesMax)
+		s.fail("min_patches is %d and max_patches %d; they ascend and are at most %d", v.least, v.most, tilesMax)
 		v.most = 1
 	}
 	v.tokens = s.countBeside("image_seq_length", 256)

@@ -20,11 +20,9 @@ func newInternVLChat(s *Settings) (ImageProcessor, error) {
 	v := &internVL{h: side, w: side, filter: Bicubic, cut: m.flag("dynamic_image_size", true)}
 	v.least, v.most = m.count("min_dynamic_patch", 1), m.count("max_dynamic_patch", 12)
 	m.must("use_thumbnail", true)
-	if v.least > v.most || v.most > tilesMax || side > sideMax || side%patch != 0 ||
-		!(ratio > 0 && ratio <= 1) {
-		m.fail("force_image_size %d, patch_size %d, min_dynamic_patch %d, max_dynamic_patch %d and "+
-			"downsample_ratio %v of config.json make no tiles",
-			side, patch, v.least, v.most, ratio)
+	if v.least > v.most || v.most > tilesMax || side > sideMax || side%patch != 0 || !(ratio > 0 && ratio <= 1) {
+		m.fail("force_image_size %d, patch_size %d, min_dynamic_patch %d, max_dynamic_patch %d and downsample_ratio "+
+			"%v of config.json make no tiles", side, patch, v.least, v.most, ratio)
 	}
 	v.tokens = int(math.Pow(float64(side/patch), 2) * ratio * ratio)
 	v.norm = affine{rescale: true, normalize: true, scale: 1.0 / 255, mean: three{0.485, 0.456, 0.406},

@@ -60,10 +60,9 @@ const scansMax = 100
 var errJPEG = errors.New("the JPEG data is malformed")
 
 // zigzag maps the order of the file to the natural order of coefficients.
-var zigzag = [64]int{0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34,
-	27, 20, 13, 6, 7, 14, 21, 28,
-	35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60,
-	61, 54, 47, 55, 62, 63}
+var zigzag = [64]int{0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
+	13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39,
+	46, 53, 60, 61, 54, 47, 55, 62, 63}
 
 // jpegConfig reads the size of an image.
 func jpegConfig(b []byte) (c image.Config, err error) {
@@ -162,8 +161,7 @@ func (r *jpegReader) take(marker byte, body []byte) error {
 // frame reads the image's size and components. Memory for them is taken only where the file could fill it:
 // a block takes a bit at least.
 func (r *jpegReader) frame(b []byte) error {
-	if len(b) < 6 || b[0] != 8 || r.planes != nil || len(b) != 6+3*int(b[5]) || b[5] == 0 || b[5] == 2 ||
-		b[5] > 4 {
+	if len(b) < 6 || b[0] != 8 || r.planes != nil || len(b) != 6+3*int(b[5]) || b[5] == 0 || b[5] == 2 || b[5] > 4 {
 		return errJPEG
 	}
 	r.h, r.w = int(binary.BigEndian.Uint16(b[1:])), int(binary.BigEndian.Uint16(b[3:]))

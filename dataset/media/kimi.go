@@ -18,11 +18,9 @@ type kimi struct {
 
 // newKimi reads Kimi's settings, which bound the patches in all and along each side.
 func newKimi(s *Settings) (ImageProcessor, error) {
-	k := &kimi{patch: s.few("patch_size", 14), merge: s.few("merge_size", 2),
-		most: s.count("max_patches", 16384)}
+	k := &kimi{patch: s.few("patch_size", 14), merge: s.few("merge_size", 2), most: s.count("max_patches", 16384)}
 	v := size{MaxHeight: 512, MaxWidth: 512}
-	if s.get("size", &v); v.MaxHeight != v.MaxWidth || v.MaxHeight < 1 || v.MaxHeight > sideMax ||
-		v.Height > 0 ||
+	if s.get("size", &v); v.MaxHeight != v.MaxWidth || v.MaxHeight < 1 || v.MaxHeight > sideMax || v.Height > 0 ||
 		v.Width > 0 || v.ShortestEdge > 0 || v.LongestEdge > 0 {
 		s.fail("size is %s; max_height and max_width are wanted, two equal numbers of patches up to %d",
 			s.keys["size"], sideMax)

@@ -89,8 +89,7 @@ func (l *llavaOnevision) ImageExtent(w, h, n int) (Extent, error) {
 	}
 	bh, bw := l.best(w, h)
 	if bh == 0 {
-		return e, fmt.Errorf("%d×%d pixels leave nothing at any of image_grid_pinpoints; crop the image",
-			w, h)
+		return e, fmt.Errorf("%d×%d pixels leave nothing at any of image_grid_pinpoints; crop the image", w, h)
 	}
 	e.Grid = [3]int{1, bh / l.side, bw / l.side}
 	e.Shape[0] = 1 + e.Grid[1]*e.Grid[2]

@@ -3,8 +3,7 @@ package media
 import "strings"
 
 // imageSuffixes are the endings of names of files with images.
-var imageSuffixes = []string{".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif",
-	".heic",
+var imageSuffixes = []string{".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic",
 	".jp2", ".j2k"}
 
 // IsImage says whether a file's name, or what follows a dot in it, is one of an image.

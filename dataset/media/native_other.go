@@ -26,8 +26,7 @@ func rowSums(dst, src *byte, dstStep, srcStep int, first *int32, groups int, w *
 }
 
 //lfvet:params an assembly function's own arguments
-func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint,
-	k int) int {
+func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint, k int) int {
 	panic(notNative)
 }
 

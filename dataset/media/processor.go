@@ -163,8 +163,7 @@ func NewVideoProcessor(class string, s *Settings) (VideoProcessor, error) {
 
 // build makes a processor from its settings. Faster variants of a class, which end in a backend's
 // name, count as the class itself; settings that nothing has read are faults.
-func build[P any](classes map[string]func(*Settings) (P, error), kind, class string,
-	s *Settings) (p P, err error) {
+func build[P any](classes map[string]func(*Settings) (P, error), kind, class string, s *Settings) (p P, err error) {
 	for _, backend := range []string{"Fast", "Pil"} {
 		class = strings.TrimSuffix(class, backend)
 	}

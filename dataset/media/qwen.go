@@ -20,8 +20,7 @@ type qwen struct {
 // newQwenImage reads Qwen2-VL's settings: images keep their shape within bounds for the number of
 // pixels.
 func newQwenImage(s *Settings) (ImageProcessor, error) {
-	q := &qwen{patch: s.few("patch_size", 14), merge: s.few("merge_size", 2),
-		time: s.few("temporal_patch_size", 2)}
+	q := &qwen{patch: s.few("patch_size", 14), merge: s.few("merge_size", 2), time: s.few("temporal_patch_size", 2)}
 	q.least, q.most = s.pixels(56*56, 28*28*1280)
 	q.filter, q.resize = s.filter(), s.flag("do_resize", true)
 	q.norm = s.affine(clipMean, clipStd).pillow()
@@ -36,8 +35,7 @@ const ratioMax = 200
 func fitPatches(h, w, unit, least, most int) (int, int, error) {
 	fh, fw, u := float64(h), float64(w), float64(unit)
 	if max(fh, fw)/min(fh, fw) > ratioMax {
-		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the image", w, h,
-			ratioMax)
+		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the image", w, h, ratioMax)
 	}
 	nh, nw := math.RoundToEven(fh/u)*u, math.RoundToEven(fw/u)*u
 	switch {
@@ -56,8 +54,7 @@ func (q *qwen) sides(w, h int) (nh, nw int, err error) {
 	unit := q.patch * q.merge
 	if !q.resize {
 		if w%unit != 0 || h%unit != 0 {
-			return 0, 0, fmt.Errorf("%d×%d pixels are no whole patches of %d, and do_resize is false", w,
-				h, unit)
+			return 0, 0, fmt.Errorf("%d×%d pixels are no whole patches of %d, and do_resize is false", w, h, unit)
 		}
 		return h, w, nil
 	}

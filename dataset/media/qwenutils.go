@@ -118,8 +118,7 @@ func (u *qwenUtils) share(frames, w, h int) (int, int, error) {
 func fitWhole(h, w int, unit, least, most float64) (int, int, error) {
 	fh, fw := float64(h), float64(w)
 	if max(fh, fw)/min(fh, fw) > ratioMax {
-		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the video", w, h,
-			ratioMax)
+		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the video", w, h, ratioMax)
 	}
 	nh, nw := max(unit, math.RoundToEven(fh/unit)*unit), max(unit, math.RoundToEven(fw/unit)*unit)
 	switch {
@@ -131,8 +130,7 @@ func fitWhole(h, w int, unit, least, most float64) (int, int, error) {
 		nh, nw = math.Ceil(float64(fh*beta)/unit)*unit, math.Ceil(float64(fw*beta)/unit)*unit
 	}
 	if nh < unit || nw < unit {
-		return 0, 0, fmt.Errorf("%d×%d pixels leave less than a patch within %v pixels; crop the video", w,
-			h, most)
+		return 0, 0, fmt.Errorf("%d×%d pixels leave less than a patch within %v pixels; crop the video", w, h, most)
 	}
 	return int(nh), int(nw), nil
 }

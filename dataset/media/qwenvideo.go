@@ -164,8 +164,7 @@ func (q *qwen3Video) Pick(v VideoInfo) ([]int, error) {
 func (q *qwenVideo) sides3(frames, w, h int) (int, int, error) {
 	unit, most := float64(q.patch*q.merge), float64(q.most)
 	if q.capped {
-		share := max(min(q.tokensMost*q.patch*q.merge*q.patch*q.merge, q.most/frames),
-			int(float64(q.least)*1.05))
+		share := max(min(q.tokensMost*q.patch*q.merge*q.patch*q.merge, q.most/frames), int(float64(q.least)*1.05))
 		most = float64(share * frames)
 	}
 	if frames < q.time {
@@ -177,8 +176,7 @@ func (q *qwenVideo) sides3(frames, w, h int) (int, int, error) {
 		fh, fw = math.Trunc(fh*scale), math.Trunc(fw*scale)
 	}
 	if max(fh, fw)/min(fh, fw) > ratioMax {
-		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the video", w, h,
-			ratioMax)
+		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the video", w, h, ratioMax)
 	}
 	nh, nw := math.RoundToEven(fh/unit)*unit, math.RoundToEven(fw/unit)*unit
 	t := float64(q.time)

@@ -119,8 +119,7 @@ func place(from, to int, f *Filter) (*taps, []float64) {
 	wide := max(scale, 1)
 	support := f.support * wide
 	inv := 1 / wide
-	t := &taps{first: make([]int32, to), count: make([]int32, to),
-		width: (2*int(math.Ceil(support)) + 1 + 3) &^ 3}
+	t := &taps{first: make([]int32, to), count: make([]int32, to), width: (2*int(math.Ceil(support)) + 1 + 3) &^ 3}
 	t.w = make([]int32, to*t.width)
 	weights := make([]float64, to*t.width)
 	for i := range to {
@@ -166,8 +165,7 @@ func (p *Image) resize(w, h int, f *Filter) *Image {
 }
 
 // then resizes what became of source, and releases it.
-func (p *Image) then(source *Image, w, h int, f *Filter,
-	weights func(from, to int, f *Filter) *taps) *Image {
+func (p *Image) then(source *Image, w, h int, f *Filter, weights func(from, to int, f *Filter) *taps) *Image {
 	out := p.resizeWith(w, h, f, weights)
 	if p != source && p != out {
 		p.Release()

@@ -33,14 +33,11 @@ func newSettings(file string, keys map[string]json.RawMessage) *Settings {
 }
 
 // idle are keys that change no pixel.
-var idle = map[string]bool{"processor_class": true, "image_processor_type": true,
-	"video_processor_type": true, "feature_extractor_type": true,
-	"auto_map": true, "_valid_kwargs_names": true, "_valid_processor_keys": true, "return_tensors": true,
-	"disable_grouping": true, "device": true,
-	"data_format": true, "input_data_format": true, "return_metadata": true, "model_input_names": true,
-	"transformers_version": true,
-	"_processor_class":     true, "_auto_class": true, "_name_or_path": true, "default_to_square": true,
-	"do_convert_rgb": true, "backend": true,
+var idle = map[string]bool{"processor_class": true, "image_processor_type": true, "video_processor_type": true,
+	"feature_extractor_type": true, "auto_map": true, "_valid_kwargs_names": true, "_valid_processor_keys": true,
+	"return_tensors": true, "disable_grouping": true, "device": true, "data_format": true, "input_data_format": true,
+	"return_metadata": true, "model_input_names": true, "transformers_version": true, "_processor_class": true,
+	"_auto_class": true, "_name_or_path": true, "default_to_square": true, "do_convert_rgb": true, "backend": true,
 	"is_fast": true, "use_fast": true, "video_metadata": true, "size_divisor": true, "max_image_size": true}
 
 // get decodes a key; false where it is absent or null.
@@ -190,8 +187,7 @@ const sideMax = 1 << 14
 func (s *Settings) pixels(least, most int) (int, int) {
 	v := size{ShortestEdge: least, LongestEdge: most}
 	if s.get("size", &v) && (v.Height > 0 || v.Width > 0) {
-		s.fail("size is %s; shortest_edge and longest_edge are wanted, which are numbers of pixels",
-			s.keys["size"])
+		s.fail("size is %s; shortest_edge and longest_edge are wanted, which are numbers of pixels", s.keys["size"])
 	}
 	if v.MinPixels > 0 && v.MaxPixels > 0 { // older checkpoints
 		v.ShortestEdge, v.LongestEdge = v.MinPixels, v.MaxPixels

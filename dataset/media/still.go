@@ -138,8 +138,7 @@ func heifClean(b []byte, p *Image) *Image {
 // jp2Config reads the size of a JPEG 2000 image.
 func jp2Config(b []byte) (c image.Config, err error) {
 	if h := inside(b, "jp2h", "ihdr"); bytes.HasPrefix(b, []byte(jp2Magic)) && len(h) >= 8 {
-		return image.Config{Width: int(binary.BigEndian.Uint32(h[4:])),
-			Height: int(binary.BigEndian.Uint32(h))}, nil
+		return image.Config{Width: int(binary.BigEndian.Uint32(h[4:])), Height: int(binary.BigEndian.Uint32(h))}, nil
 	}
 	if bytes.HasPrefix(b, []byte(j2kMagic)) && len(b) >= 24 { // Xsiz, Ysiz, XOsiz and YOsiz
 		at := func(i int) int { return int(binary.BigEndian.Uint32(b[8+4*i:])) }
@@ -180,8 +179,7 @@ func still(config func([]byte) (image.Config, error), demuxer string,
 // stillBy has ffmpeg decode an image, with more arguments in front of the file.
 func stillBy(b []byte, demuxer string, more ...string) (p *Image, err error) {
 	err = asFile(b, func(file string) error {
-		args := append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-threads", "1",
-			"-max_alloc",
+		args := append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-threads", "1", "-max_alloc",
 			fmt.Sprint(allocMax), "-protocol_whitelist", "file", "-format_whitelist", demuxer}, more...)
 		args = append(args, "-f", demuxer, "-i", "file:"+file, "-map", "0:v:0", "-frames:v", "1", "-f",
 			"image2pipe", "-c:v", "ppm", "-pix_fmt", "rgb24", "pipe:1")

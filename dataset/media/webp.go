@@ -84,8 +84,7 @@ func (f *webpFile) check() error {
 	w, h := 0, 0
 	switch {
 	case len(f.vp8) >= 10 && f.vp8[0]&1 == 0:
-		w, h = int(binary.LittleEndian.Uint16(f.vp8[6:])&0x3fff),
-			int(binary.LittleEndian.Uint16(f.vp8[8:])&0x3fff)
+		w, h = int(binary.LittleEndian.Uint16(f.vp8[6:])&0x3fff), int(binary.LittleEndian.Uint16(f.vp8[8:])&0x3fff)
 	case len(f.vp8l) >= 5 && f.vp8l[0] == 0x2f:
 		v := binary.LittleEndian.Uint32(f.vp8l[1:])
 		w, h = int(v&0x3fff)+1, int(v>>14&0x3fff)+1
@@ -96,8 +95,7 @@ func (f *webpFile) check() error {
 		f.w, f.h, f.fw, f.fh = w, h, w, h
 	}
 	if w != f.fw || h != f.fh || f.x+w > f.w || f.y+h > f.h {
-		return fmt.Errorf("a frame of %d×%d pixels does not fit the %d×%d that the WebP file announces", w,
-			h, f.w, f.h)
+		return fmt.Errorf("a frame of %d×%d pixels does not fit the %d×%d that the WebP file announces", w, h, f.w, f.h)
 	}
 	return nil
 }

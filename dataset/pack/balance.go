@@ -131,8 +131,7 @@ func (b *balancer) give() {
 
 // worth compares samples by work a byte.
 func (b *balancer) worth(x, y held) int {
-	return cmp.Compare(x.cost*float64(max(b.loads[y.id].Bytes, 1)),
-		y.cost*float64(max(b.loads[x.id].Bytes, 1)))
+	return cmp.Compare(x.cost*float64(max(b.loads[y.id].Bytes, 1)), y.cost*float64(max(b.loads[x.id].Bytes, 1)))
 }
 
 // leastFirst is a heap of ranks by their work.

@@ -66,8 +66,7 @@ func Fit(steps []Observed) (Cost, error) {
 		c = next
 	}
 	if c == (Cost{}) {
-		return c, errors.New("fit of the balance cost: the times do not grow with the work; measure " +
-			"more steps")
+		return c, errors.New("fit of the balance cost: the times do not grow with the work; measure more steps")
 	}
 	return c, nil
 }
@@ -81,8 +80,7 @@ func slowest(ranks []RankWork, c Cost) (out RankWork) {
 	sum := 0.0
 	for _, w := range ranks {
 		e := math.Exp(fitSharpness * (c.work(w) - most) / max(most, math.SmallestNonzeroFloat64))
-		out.Squares, out.Tokens, out.Samples = out.Squares+e*w.Squares, out.Tokens+e*w.Tokens,
-			out.Samples+e*w.Samples
+		out.Squares, out.Tokens, out.Samples = out.Squares+e*w.Squares, out.Tokens+e*w.Tokens, out.Samples+e*w.Samples
 		sum += e
 	}
 	return RankWork{out.Squares / sum, out.Tokens / sum, out.Samples / sum}

@@ -1,11 +1,9 @@
 package pack
 
 var (
-	_ = register(Algorithm{"best-fit-decreasing", "longest first, each into the row that it fills best",
-		bestFit})
+	_ = register(Algorithm{"best-fit-decreasing", "longest first, each into the row that it fills best", bestFit})
 	_ = register(Algorithm{"hashbucket",
-		"rows of a set fill, built from buckets of equal lengths; what makes no such row is left",
-		hashBucket})
+		"rows of a set fill, built from buckets of equal lengths; what makes no such row is left", hashBucket})
 )
 
 // bestFit is best-fit decreasing in O(n·(log n + capacity/64 + images)): rows are found by their room, and

@@ -9,17 +9,15 @@ var (
 	_ = register(Algorithm{"largest-fit",
 		"each row takes the longest sample left that fits, again and again", largestFit})
 	_ = register(Algorithm{"sequential",
-		"in order, each into the first open row with room; the oldest of too many open rows is closed",
-		sequential})
+		"in order, each into the first open row with room; the oldest of too many open rows is closed", sequential})
 	_ = register(Algorithm{"max-images", "most images first, a row at a time", maxImages})
-	_ = register(Algorithm{"none", "each sample a row",
-		func(items []Item, l Limits) (rows [][]int, left []int) {
-			fit, left := split(items, l)
-			for _, i := range fit {
-				rows = append(rows, []int{i})
-			}
-			return rows, left
-		}})
+	_ = register(Algorithm{"none", "each sample a row", func(items []Item, l Limits) (rows [][]int, left []int) {
+		fit, left := split(items, l)
+		for _, i := range fit {
+			rows = append(rows, []int{i})
+		}
+		return rows, left
+	}})
 )
 
 // largestFit is LoongForge's "balanced" packing.
@@ -44,8 +42,7 @@ func sequential(items []Item, l Limits) (rows [][]int, left []int) {
 	for _, i := range order {
 		it := items[i]
 		k := slices.IndexFunc(list, func(o open) bool {
-			return o.room >= it.Tokens &&
-				(l.Images == 0 || o.images+it.Images <= l.Images)
+			return o.room >= it.Tokens && (l.Images == 0 || o.images+it.Images <= l.Images)
 		})
 		if k < 0 {
 			if len(list) == max(1, l.Open) {

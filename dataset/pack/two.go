@@ -29,9 +29,8 @@ const pairTolerance = 0.004
 // time the one that lowers the sum of the squared deviations most, so that few bytes move. With sameCount it
 // only swaps, and every rank keeps its number of samples. Equal arguments give equal results.
 func AssignPairs(pairs []Pair, ranks int, tokensCap float64, sameCount bool) PairBalance {
-	p := &pairing{sameCount: sameCount, pairs: pairs, scale: make([]point, len(pairs)),
-		rank: make([]int, len(pairs)), held: make([][]int, ranks), sum: make([]point, ranks),
-		limit: tokensCap - 1}
+	p := &pairing{sameCount: sameCount, pairs: pairs, scale: make([]point, len(pairs)), rank: make([]int, len(pairs)),
+		held: make([][]int, ranks), sum: make([]point, ranks), limit: tokensCap - 1}
 	p.normalise(ranks)
 	for range pairRounds * ranks {
 		if !p.improve() {

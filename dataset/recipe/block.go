@@ -186,8 +186,7 @@ func openBlock(path string) (*blockFile, error) {
 	}
 	b := &blockFile{path: path, f: f}
 	if err := b.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("block %s: %w; remove it and start the recipe again", path, err),
-			f.Close())
+		return nil, errors.Join(fmt.Errorf("block %s: %w; remove it and start the recipe again", path, err), f.Close())
 	}
 	return b, nil
 }

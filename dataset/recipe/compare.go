@@ -51,8 +51,7 @@ func (c *comparer) pair(a, b uint64) error {
 // add takes the next record.
 func (c *comparer) add(record []byte) error {
 	key := record[:c.form.Bytes]
-	doc, unit := binary.BigEndian.Uint64(record[c.form.Bytes:]),
-		binary.BigEndian.Uint32(record[c.form.Bytes+8:])
+	doc, unit := binary.BigEndian.Uint64(record[c.form.Bytes:]), binary.BigEndian.Uint32(record[c.form.Bytes+8:])
 	same, before := c.last != nil && slices.Equal(key, c.last), c.doc
 	if !same {
 		c.last = append(c.last[:0], key...)
@@ -147,8 +146,7 @@ func findIn(form curate.Form, records []byte) (v found) {
 }
 
 // sortAndCompare reads records and gives what is found among them.
-func sortAndCompare(form curate.Form, in io.Reader, memory int64, dir string,
-	out func(record []byte) error) error {
+func sortAndCompare(form curate.Form, in io.Reader, memory int64, dir string, out func(record []byte) error) error {
 	record := make([]byte, form.Bytes+recordTail)
 	s := newSorter(len(record), memory, dir)
 	defer s.remove()
@@ -177,8 +175,7 @@ const (
 func (f *flow) rangeBytes() int64 { return min(rangeMax, f.Memory/rangeShare) }
 
 // compareThere is compare by hosts.
-func (f *flow) compareThere(ctx context.Context, at, bucket int, dir string, h *hits,
-	hosts dataset.Remote,
+func (f *flow) compareThere(ctx context.Context, at, bucket int, dir string, h *hits, hosts dataset.Remote,
 	out func(record []byte) error) error {
 	form := f.form(at)
 	r, err := f.divideKeys(ctx, at, bucket, dir, h)

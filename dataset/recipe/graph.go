@@ -94,8 +94,7 @@ func (r *Recipe) link(in *curate.Reader) {
 					source.Nearest(name, known))
 			}
 			if slices.Contains(from[:i], name) {
-				in.Fail(line, key+".from", fmt.Sprintf("%q is there twice", name),
-					"its documents would come twice")
+				in.Fail(line, key+".from", fmt.Sprintf("%q is there twice", name), "its documents would come twice")
 			}
 		}
 		return from
@@ -119,9 +118,8 @@ func (r *Recipe) checkCircles(in *curate.Reader) {
 		name := r.Steps[i].Name
 		if state[i] == 1 {
 			at := slices.Index(way, name)
-			in.Fail(r.Steps[i].line, fmt.Sprintf("steps[%d].from", i),
-				"the steps wait for each other in a circle: "+
-					strings.Join(append(way[at:], name), " ← "), "let one of them read an input")
+			in.Fail(r.Steps[i].line, fmt.Sprintf("steps[%d].from", i), "the steps wait for each other in a circle: "+
+				strings.Join(append(way[at:], name), " ← "), "let one of them read an input")
 			return false
 		}
 		if state[i] == 2 {
@@ -198,8 +196,7 @@ func (r *Recipe) checkColumns(in *curate.Reader) {
 		for _, c := range r.Steps[i].step.Columns().Writes {
 			if by, ok := m[c]; ok {
 				in.Fail(r.Steps[i].line, fmt.Sprintf("steps[%d]", i),
-					fmt.Sprintf("steps %q and %q both write column %q",
-						r.Steps[by].Name, r.Steps[i].Name, c),
+					fmt.Sprintf("steps %q and %q both write column %q", r.Steps[by].Name, r.Steps[i].Name, c),
 					"give one of them another column, or leave it out")
 			}
 			m[c] = i
@@ -218,9 +215,8 @@ func (r *Recipe) checkColumns(in *curate.Reader) {
 		for _, c := range s.step.Columns().Reads {
 			if by, ok := writers[c]; ok {
 				if _, before := memo[i][c]; !before {
-					in.Fail(s.line, fmt.Sprintf("steps[%d]", i),
-						fmt.Sprintf("it reads column %q, which %q writes and which it "+
-							"does not stand behind", c, r.Steps[by].Name), "put it behind that step")
+					in.Fail(s.line, fmt.Sprintf("steps[%d]", i), fmt.Sprintf("it reads column %q, which %q writes "+
+						"and which it does not stand behind", c, r.Steps[by].Name), "put it behind that step")
 				}
 			}
 		}

@@ -52,8 +52,7 @@ func (r *Recipe) openInputs() (out []*opened, err error) {
 		in.shuffle(int64(i))
 		if err := r.kindFits(in); err != nil {
 			closeInputs(out)
-			return nil, &source.Error{File: r.file, Line: in.line, Key: fmt.Sprintf("inputs[%d]", i),
-				Why: err.Error()}
+			return nil, &source.Error{File: r.file, Line: in.line, Key: fmt.Sprintf("inputs[%d]", i), Why: err.Error()}
 		}
 	}
 	return out, nil
@@ -154,9 +153,8 @@ func (r *Recipe) kindFits(in *opened) error {
 				}
 			}
 		default:
-			return fmt.Errorf("%s holds %s, and the steps look at texts and images; give texts, "+
-				"conversations or shards of samples",
-				f.Name(), f.Kind())
+			return fmt.Errorf("%s holds %s, and the steps look at texts and images; give texts, conversations or "+
+				"shards of samples", f.Name(), f.Kind())
 		}
 	}
 	return nil

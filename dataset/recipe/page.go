@@ -131,8 +131,7 @@ func (d *drawing) String() string {
 		`font-family="system-ui,sans-serif">`, d.wide, d.high)
 	b.WriteString(d.arrows.String())
 	for _, x := range d.list {
-		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="#eef" stroke="#99c"/>`, x.x,
-			x.y,
+		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="#eef" stroke="#99c"/>`, x.x, x.y,
 			boxWide, boxHigh)
 		for i, text := range []string{x.name, x.label} {
 			fmt.Fprintf(&b, `<text x="%d" y="%d" font-size="%d">%s</text>`, x.x+10, x.y+19+16*i, 13-2*i,

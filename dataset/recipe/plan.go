@@ -181,8 +181,7 @@ func (f *flow) predict(ctx context.Context, p *Plan) error {
 }
 
 // sampleInput reads n documents spread over an input and takes them through the flow.
-func (f *flow) sampleInput(ctx context.Context, c *clock, input int, n int64, end time.Time) (docs int,
-	bytes int64,
+func (f *flow) sampleInput(ctx context.Context, c *clock, input int, n int64, end time.Time) (docs int, bytes int64,
 	err error) {
 	in := f.inputs[input]
 	w := f.newWorker()

@@ -161,8 +161,7 @@ func entries(in *curate.Reader, root *yaml.Node, key string) []*yaml.Node {
 		return nil
 	}
 	if n.Kind != yaml.SequenceNode {
-		in.Fail(n.Line, key, source.NodeKind(n)+" stands where a list is wanted",
-			"begin each entry with a dash")
+		in.Fail(n.Line, key, source.NodeKind(n)+" stands where a list is wanted", "begin each entry with a dash")
 		return nil
 	}
 	return n.Content
@@ -244,12 +243,10 @@ func (r *Recipe) readOutputs(in *curate.Reader, root *yaml.Node) {
 		case o.Files < 0:
 			in.Fail(n.Line, key+".files", "there is at least one file", "")
 		case o.Files > 0 && source.Lookup(n, "documents") != nil:
-			in.Fail(n.Line, key+".files", "documents says how many files there are, too", "leave "+
-				"one of them out")
+			in.Fail(n.Line, key+".files", "documents says how many files there are, too", "leave one of them out")
 		}
 		if o.Name == "" || o.Name != filepath.Base(o.Name) || strings.HasPrefix(o.Name, ".") {
-			in.Fail(n.Line, key+".name", fmt.Sprintf("%q is no name of files", o.Name),
-				"use letters and digits")
+			in.Fail(n.Line, key+".name", fmt.Sprintf("%q is no name of files", o.Name), "use letters and digits")
 		}
 		r.Outputs = append(r.Outputs, o)
 	}
@@ -264,9 +261,8 @@ func (r *Recipe) readOutputs(in *curate.Reader, root *yaml.Node) {
 		}
 		o.writer = w
 		if w.Finish != nil && len(r.Outputs) > 1 {
-			in.Fail(o.line, fmt.Sprintf("outputs[%d].format", i),
-				w.Name+" has an index of all files of the folder, where "+
-					"another output would lie too", "write it by a recipe of its own")
+			in.Fail(o.line, fmt.Sprintf("outputs[%d].format", i), w.Name+" has an index of all files of the folder, "+
+				"where another output would lie too", "write it by a recipe of its own")
 		}
 	}
 }

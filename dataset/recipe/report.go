@@ -148,13 +148,11 @@ func (f *flow) inputsAndSteps(r *Report, total map[string]*Counts) {
 	}
 	for _, in := range f.inputs {
 		c := of(in.Name)
-		r.Inputs = append(r.Inputs, InputReport{in.Name, len(in.files), c.In, c.Bytes,
-			c.Dropped[unreadable]})
+		r.Inputs = append(r.Inputs, InputReport{in.Name, len(in.files), c.In, c.Bytes, c.Dropped[unreadable]})
 	}
 	for _, s := range f.Steps {
 		c := of(s.Name)
-		r.Steps = append(r.Steps, StepReport{s.Name, s.Kind, s.From, c.In, c.Bytes, c.In - c.Gone(),
-			c.Dropped})
+		r.Steps = append(r.Steps, StepReport{s.Name, s.Kind, s.From, c.In, c.Bytes, c.In - c.Gone(), c.Dropped})
 	}
 	for i := range r.Outputs {
 		o := &f.Outputs[f.outputOf(i)]

@@ -175,16 +175,14 @@ func (f *flow) keepFirst(ctx context.Context, at int, h *hits, dir string, hosts
 	}
 	return h.write(func(emit func(doc uint64, unit uint32, of uint64) error) error {
 		return list.sorted(func(r []byte) error {
-			return emit(binary.BigEndian.Uint64(r), binary.BigEndian.Uint32(r[8:]),
-				binary.BigEndian.Uint64(r[12:]))
+			return emit(binary.BigEndian.Uint64(r), binary.BigEndian.Uint32(r[8:]), binary.BigEndian.Uint64(r[12:]))
 		})
 	})
 }
 
 // joinClusters joins documents that share a key in some bucket: pairs are found bucket by bucket, several at
 // a time where hosts do not share each, and joined in the order of the buckets.
-func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, docs int64,
-	hosts dataset.Remote) error {
+func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, docs int64, hosts dataset.Remote) error {
 	buckets := f.form(at).Buckets
 	workers := min(f.Workers, buckets)
 	if hosts.Do != nil {

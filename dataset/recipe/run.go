@@ -116,8 +116,7 @@ func (f *flow) identity() (state, error) {
 		}
 		fmt.Fprint(all, "\n")
 	}
-	s := state{Version: version, Recipe: hex.EncodeToString(h[:16]),
-		Inputs: hex.EncodeToString(all.Sum(nil)[:16])}
+	s := state{Version: version, Recipe: hex.EncodeToString(h[:16]), Inputs: hex.EncodeToString(all.Sum(nil)[:16])}
 	read := sha256.New()
 	for i := range f.Steps {
 		if r, ok := f.Steps[i].step.(curate.Reading); ok {
@@ -156,9 +155,8 @@ func (f *flow) begin() (*Report, error) {
 		}
 		for _, e := range entries {
 			if e.Name() != ".lock" && e.Name() != workDir {
-				return nil, fmt.Errorf("output %s: %q lies there, which no recipe has written; "+
-					"name a new folder", f.Output,
-					e.Name())
+				return nil, fmt.Errorf("output %s: %q lies there, which no recipe has written; name a new folder",
+					f.Output, e.Name())
 			}
 		}
 		if err := os.MkdirAll(f.work(), 0o755); err != nil {
@@ -176,22 +174,17 @@ func (f *flow) begin() (*Report, error) {
 	have.Done = false
 	switch {
 	case have.Recipe != want.Recipe:
-		return nil, fmt.Errorf("output %s: it holds the work of another recipe, or of this one "+
-			"before it was "+
-			"changed; name a "+
-			"new folder, or remove this one", f.Output)
+		return nil, fmt.Errorf("output %s: it holds the work of another recipe, or of this one before it was "+
+			"changed; name a new folder, or remove this one", f.Output)
 	case have.Inputs != want.Inputs:
-		return nil, fmt.Errorf("output %s: the inputs are not those that its work was begun with; put them "+
-			"back, name a new "+
-			"folder, or remove this one", f.Output)
+		return nil, fmt.Errorf("output %s: the inputs are not those that its work was begun with; put them back, "+
+			"name a new folder, or remove this one", f.Output)
 	case have.Steps != want.Steps:
-		return nil, fmt.Errorf("output %s: a model or file that steps read is not the one that its "+
-			"work was begun "+
+		return nil, fmt.Errorf("output %s: a model or file that steps read is not the one that its work was begun "+
 			"with; put it back, name a new folder, or remove this one", f.Output)
 	case have != want:
-		return nil, fmt.Errorf("output %s: another version of lfactor has begun it; name a new "+
-			"folder, or remove this one",
-			f.Output)
+		return nil, fmt.Errorf("output %s: another version of lfactor has begun it; name a new folder, or remove "+
+			"this one", f.Output)
 	case !done:
 		return nil, os.MkdirAll(f.work(), 0o755)
 	}
@@ -282,8 +275,7 @@ func (f *flow) makers(hosts dataset.Remote) int {
 }
 
 // maker returns what makes the block of the i-th missing unit: a worker here, or hosts elsewhere.
-func (f *flow) maker(ctx context.Context, at int, missing []int, hosts dataset.Remote) func(*worker,
-	int) made {
+func (f *flow) maker(ctx context.Context, at int, missing []int, hosts dataset.Remote) func(*worker, int) made {
 	if hosts.Do == nil {
 		return func(w *worker, i int) made {
 			b, err := w.make(ctx, at, missing[i], nil)
@@ -352,9 +344,8 @@ func (f *flow) quarantined(at, n int) error {
 		var last dataset.Bad
 		err := f.ledger(at, func(d Drop) {
 			if d.Reason == unreadable && d.Input == in.Name {
-				last = dataset.Bad{Source: in.Name, Document: d.Document, Place: dataset.Place{File: d.File,
-					Offset: d.Offset},
-					Reason: d.Detail}
+				last = dataset.Bad{Source: in.Name, Document: d.Document,
+					Place: dataset.Place{File: d.File, Offset: d.Offset}, Reason: d.Detail}
 			}
 		})
 		if none {

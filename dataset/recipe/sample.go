@@ -97,8 +97,7 @@ func messagesOf(d *dataset.Document, tags dataset.Tags) (out []dataset.Message, 
 	}
 	var v map[string]json.RawMessage
 	var turns []map[string]json.RawMessage
-	if json.Unmarshal(raw, &v) != nil ||
-		json.Unmarshal(v[name(tags.Messages, "messages")], &turns) != nil {
+	if json.Unmarshal(raw, &v) != nil || json.Unmarshal(v[name(tags.Messages, "messages")], &turns) != nil {
 		return nil, 0
 	}
 	for _, m := range turns {

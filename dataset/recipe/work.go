@@ -51,8 +51,7 @@ func (r *Recipe) open() (*flow, error) {
 
 // blockPath is where the block of a unit lies.
 func (f *flow) blockPath(stage, u int) string {
-	return f.work(fmt.Sprintf("stage-%02d", stage), fmt.Sprintf("%03d", u/1000), fmt.Sprintf("%06d.block",
-		u))
+	return f.work(fmt.Sprintf("stage-%02d", stage), fmt.Sprintf("%03d", u/1000), fmt.Sprintf("%06d.block", u))
 }
 
 // worker makes blocks, one after the other.
@@ -110,9 +109,8 @@ func (m *making) fromInput(ctx context.Context, b int) error {
 		}
 		if err != nil && !isBad(err) {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = fmt.Errorf("%w: the file is shorter than when it was opened; put it back and "+
-					"start the recipe again",
-					err)
+				err = fmt.Errorf("%w: the file is shorter than when it was opened; put it back and start the recipe "+
+					"again", err)
 			}
 			return fmt.Errorf("input %q, document %d: %w", in.Name, d.Number, err)
 		}
@@ -123,9 +121,8 @@ func (m *making) fromInput(ctx context.Context, b int) error {
 			c.Files += filesOf(d)
 			if err != nil {
 				c.drop(unreadable)
-				m.block.drop(Drop{Input: in.Name, Document: d.Number, File: d.Place.File,
-					Offset: d.Place.Offset,
-					Step:   in.Name, Reason: unreadable, Detail: badReason(err)})
+				m.block.drop(Drop{Input: in.Name, Document: d.Number, File: d.Place.File, Offset: d.Place.Offset,
+					Step: in.Name, Reason: unreadable, Detail: badReason(err)})
 			}
 		}
 		if err == nil {
@@ -275,9 +272,8 @@ func (m *making) do(s *Step, d *curate.Doc, counted bool) bool {
 
 // dropOf is a line of the ledger about a document.
 func dropOf(d *curate.Doc, step, reason string) Drop {
-	return Drop{Input: d.Input, Document: d.Number, File: filepath.ToSlash(d.Place.File),
-		Offset: d.Place.Offset,
-		Step:   step, Reason: reason, Detail: d.Detail, Head: headOf(d.Text)}
+	return Drop{Input: d.Input, Document: d.Number, File: filepath.ToSlash(d.Place.File), Offset: d.Place.Offset,
+		Step: step, Reason: reason, Detail: d.Detail, Head: headOf(d.Text)}
 }
 
 // headBytes is how much of a text the ledger shows.

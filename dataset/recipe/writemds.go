@@ -26,8 +26,7 @@ type mdsWriter struct {
 func (m *mdsWriter) Add(d *curate.Doc) error {
 	m.w.Add(d.Text, string(appendRecord(nil, d, "")))
 	if m.w.Len() > mdsBytesMax {
-		return fmt.Errorf("a shard of MDS is over %d bytes; set documents of the output to fewer",
-			int64(mdsBytesMax))
+		return fmt.Errorf("a shard of MDS is over %d bytes; set documents of the output to fewer", int64(mdsBytesMax))
 	}
 	return nil
 }

@@ -14,8 +14,7 @@ var _ = RegisterWriter(Writer{Name: "parquet",
 	Doc: "Parquet with the columns text and metadata (JSON), compressed with zstd",
 	Ext: func(string) string { return ".parquet" },
 	Create: func(w io.Writer, _ string) (DocWriter, error) {
-		return &parquetWriter{parquet.NewGenericWriter[parquetRow](w,
-			parquet.MaxRowsPerRowGroup(parquetRows))}, nil
+		return &parquetWriter{parquet.NewGenericWriter[parquetRow](w, parquet.MaxRowsPerRowGroup(parquetRows))}, nil
 	}})
 
 // parquetRows is the size of a row group.

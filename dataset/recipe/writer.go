@@ -69,9 +69,8 @@ func findWriter(name, compress string) (Writer, error) {
 	for _, w := range Writers() {
 		if w.Name == name {
 			if compress != "" && !slices.Contains(w.Compress, compress) {
-				return w, fmt.Errorf("%s is not compressed with %q here; use one of %q, or leave compress "+
-					"out", name, compress,
-					w.Compress)
+				return w, fmt.Errorf("%s is not compressed with %q here; use one of %q, or leave compress out", name,
+					compress, w.Compress)
 			}
 			return w, nil
 		}

@@ -71,8 +71,7 @@ func sampleOf(d *curate.Doc) (key string, parts []dataset.Part, err error) {
 	for _, p := range s.Parts {
 		switch {
 		case p.Name == "json" && !(columns && (text || s.TextKey == "")):
-			if len(s.Columns) == 0 && s.TextKey == "" && bytes.HasPrefix(bytes.TrimSpace(p.Bytes),
-				[]byte("[")) {
+			if len(s.Columns) == 0 && s.TextKey == "" && bytes.HasPrefix(bytes.TrimSpace(p.Bytes), []byte("[")) {
 				return "", nil, unfit(d, "the json of sample %q is a list, which has no room for columns", s.Key)
 			}
 			p.Bytes = record()
@@ -110,12 +109,10 @@ func recordSample(d *curate.Doc) (key string, parts []dataset.Part, err error) {
 		parts = append(parts, dataset.Part{Name: ext, Bytes: b})
 	}
 	if !d.Derived {
-		parts = append(parts, dataset.Part{Name: curate.TextPart, Bytes: []byte(strings.ToValidUTF8(d.Text,
-			"\uFFFD"))})
+		parts = append(parts, dataset.Part{Name: curate.TextPart, Bytes: []byte(strings.ToValidUTF8(d.Text, "\uFFFD"))})
 	}
 	rest := *d
-	rest.Fields = slices.DeleteFunc(slices.Clone(d.Fields),
-		func(f curate.Field) bool { return f.Name == column })
+	rest.Fields = slices.DeleteFunc(slices.Clone(d.Fields), func(f curate.Field) bool { return f.Name == column })
 	if len(rest.Fields) > 0 {
 		parts = append(parts, dataset.Part{Name: "json", Bytes: appendRecord(nil, &rest, "")})
 	}

@@ -47,8 +47,7 @@ func NewTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.T
 		return func(d *dataset.Document) (int64, error) {
 			for i, id := range d.Tokens {
 				if int(id) >= tok.VocabSize() {
-					return 0, fmt.Errorf("its token %d is id %d, and the tokenizer has %d", i, id,
-						tok.VocabSize())
+					return 0, fmt.Errorf("its token %d is id %d, and the tokenizer has %d", i, id, tok.VocabSize())
 				}
 			}
 			return int64(len(d.Tokens)), nil

@@ -79,8 +79,7 @@ func (f *Filters) Of(s dataset.Source, tags dataset.Tags) (dataset.Source, error
 	case len(f.steps) == 0:
 		return s, nil
 	case kind != dataset.KindText && kind != dataset.KindChat && kind != dataset.KindParts:
-		return nil, fmt.Errorf("%s holds %s, and filters look at texts and images; leave data.filters out",
-			s.Name(),
+		return nil, fmt.Errorf("%s holds %s, and filters look at texts and images; leave data.filters out", s.Name(),
 			kind)
 	case kind != dataset.KindText && f.text:
 		return nil, fmt.Errorf("%s holds %s, and some filter changes texts; leave that one out", s.Name(),

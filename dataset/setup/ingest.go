@@ -45,8 +45,7 @@ type Progress func(part string, done, all, bytes int64, more string, stages []da
 // Ingest carries out a job: it converts each source and packs all together. What an earlier run finished is
 // not done again, and a job that was cut off ends with the same bytes. It holds the output folder for this
 // process; see may be nil. Entries are read by hosts, as IngestWork does it there.
-func Ingest(ctx context.Context, job *format.Job, see Progress, hosts dataset.Remote) (*IngestReport,
-	error) {
+func Ingest(ctx context.Context, job *format.Job, see Progress, hosts dataset.Remote) (*IngestReport, error) {
 	if see == nil {
 		see = func(string, int64, int64, int64, string, []dataset.Stage) {}
 	}

@@ -116,9 +116,8 @@ func DataFault(c *configs.Config, key string, err error) error {
 	} else if clash.Have.Kind == dataset.KindChat {
 		is = "chat"
 	}
-	return c.Fault(at, err.Error(),
-		fmt.Sprintf("leave data.kind out, or set it to %s; what is to be read as "+
-			"text byte by byte needs a name in .txt", is))
+	return c.Fault(at, err.Error(), fmt.Sprintf("leave data.kind out, or set it to %s; what is to be read as text "+
+		"byte by byte needs a name in .txt", is))
 }
 
 // kindHere checks data.kind against the files of this host: stores are not asked.

@@ -95,8 +95,7 @@ func (r *LintReport) counts(e *format.Energon) error {
 	}
 	for _, n := range slices.Sorted(maps.Keys(have)) {
 		if want, ok := e.Counts[n]; !ok || want != have[n] {
-			r.Find("%s: it holds %d samples, .info.json says %d; run `energon prepare` again", n,
-				have[n], want)
+			r.Find("%s: it holds %d samples, .info.json says %d; run `energon prepare` again", n, have[n], want)
 		}
 	}
 	return nil

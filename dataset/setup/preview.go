@@ -109,14 +109,12 @@ func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (preview
 		list = []format.Conversation{{Messages: d.Messages}}
 	case dataset.KindPairs, dataset.KindJudged, dataset.KindPrompts, dataset.KindSimilar:
 		b, _ := d.Part("json")
-		p.Turns = []previewTurn{{string(s.Kind()), []previewPart{{Text: string(b[:min(len(b),
-			previewTextMax)])}}}}
+		p.Turns = []previewTurn{{string(s.Kind()), []previewPart{{Text: string(b[:min(len(b), previewTextMax)])}}}}
 	case dataset.KindEpisodes:
 		b, _ := d.Part("json")
 		p.Turns = []previewTurn{{"episode", []previewPart{{Text: string(b[:min(len(b), previewTextMax)])}}}}
 	case dataset.KindTokens:
-		p.Turns = []previewTurn{{"tokens",
-			[]previewPart{{Text: fmt.Sprint(d.Tokens[:min(len(d.Tokens), 1000)])}}}}
+		p.Turns = []previewTurn{{"tokens", []previewPart{{Text: fmt.Sprint(d.Tokens[:min(len(d.Tokens), 1000)])}}}}
 	default:
 		p.Turns = []previewTurn{{"text", []previewPart{{Text: d.Text}}}}
 	}

@@ -23,10 +23,8 @@ func checkFiles(c *configs.Config, at configs.At) {
 	missing(c.Run.Data.Paths, "data.paths", at)
 	missing(c.Run.Data.Valid, "data.valid", at)
 	kindHere(c, at)
-	if dir := c.Run.Data.Processor; dir != "" && !machine.Exists(filepath.Join(dir,
-		"preprocessor_config.json")) {
-		at("data.processor", fmt.Sprintf("%s has no preprocessor_config.json", dir),
-			"name the directory that has it")
+	if dir := c.Run.Data.Processor; dir != "" && !machine.Exists(filepath.Join(dir, "preprocessor_config.json")) {
+		at("data.processor", fmt.Sprintf("%s has no preprocessor_config.json", dir), "name the directory that has it")
 	}
 	tok, conf, err := RunTokenizer(c)
 	if err != nil {
@@ -66,20 +64,17 @@ func Aimed(c *configs.Config, k dataset.Kind) error {
 	}
 	switch {
 	case draws && k != dataset.KindPrompts:
-		return c.Fault("data.paths",
-			fmt.Sprintf("objective.kind = %s draws answers to prompts, and the data holds %s",
-				kind, k), "name records of {prompt, answer}, or set data.kind: prompts")
+		return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s draws answers to prompts, and the data holds %s",
+			kind, k), "name records of {prompt, answer}, or set data.kind: prompts")
 	case draws:
 	case k == dataset.KindPrompts:
 		return c.Fault("objective.kind", "the data holds prompts alone, to which a run draws answers",
 			"set objective.kind, for example to grpo, and reward.kind")
 	case kind == "none" && k == dataset.KindPairs:
-		return c.Fault("objective.kind",
-			"the data holds pairs of answers, and the loss is that of a language model",
+		return c.Fault("objective.kind", "the data holds pairs of answers, and the loss is that of a language model",
 			"set objective.kind, for example to dpo")
 	case kind == "none" && k == dataset.KindJudged:
-		return c.Fault("objective.kind",
-			"the data holds judged answers, and the loss is that of a language model",
+		return c.Fault("objective.kind", "the data holds judged answers, and the loss is that of a language model",
 			"set objective.kind, for example to kto")
 	case kind == "none" && k == dataset.KindSimilar:
 		return c.Fault("objective.kind",
@@ -88,25 +83,20 @@ func Aimed(c *configs.Config, k dataset.Kind) error {
 	case kind == "none":
 	case objective.Lookup(kind).Logits != nil:
 		if k == dataset.KindPairs || k == dataset.KindJudged || k == dataset.KindSimilar {
-			return c.Fault("data.paths",
-				fmt.Sprintf("objective.kind = %s learns from texts or conversations, and the data "+
-					"holds %s", kind, k), "name data as for a language model")
+			return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s learns from texts or conversations, and "+
+				"the data holds %s", kind, k), "name data as for a language model")
 		}
-	case k != learnsFrom(kind) && (k == dataset.KindJudged || k == dataset.KindPairs ||
-		k == dataset.KindSimilar):
-		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and %s learns from others", k,
-			kind),
-			"pairs are {prompt, chosen, rejected}, judged answers {prompt, completion, label}, similar texts "+
-				"{query, positive, negatives}")
+	case k != learnsFrom(kind) && (k == dataset.KindJudged || k == dataset.KindPairs || k == dataset.KindSimilar):
+		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and %s learns from others", k, kind),
+			"pairs are {prompt, chosen, rejected}, judged answers {prompt, completion, label}, similar texts {query, "+
+				"positive, negatives}")
 	case k != learnsFrom(kind) && learnsFrom(kind) == dataset.KindSimilar:
 		return c.Fault("data.paths",
-			fmt.Sprintf("objective.kind = %s learns from texts that belong together, and the data holds %s",
-				kind, k),
+			fmt.Sprintf("objective.kind = %s learns from texts that belong together, and the data holds %s", kind, k),
 			"name records of {query, positive, negatives}")
 	case k != learnsFrom(kind):
-		return c.Fault("data.paths",
-			fmt.Sprintf("objective.kind = %s learns from pairs of answers, and the data "+
-				"holds %s", kind, k), "name records of {prompt, chosen, rejected}")
+		return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s learns from pairs of answers, and the data "+
+			"holds %s", kind, k), "name records of {prompt, chosen, rejected}")
 	}
 	return nil
 }

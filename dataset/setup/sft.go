@@ -12,11 +12,10 @@ import (
 // name is read, as in LoongForge; OpenAI's has names of its own.
 func TagsOf(f *configs.SFTFormat) dataset.Tags {
 	c, t := f.Columns, f.Tags
-	out := dataset.Tags{Only: f.Format != "openai", Messages: c["messages"], Tools: c["tools"],
-		Images: c["images"], Videos: c["videos"], SystemKey: c["system"],
-		Instruction: c["prompt"], Input: c["query"], Output: c["response"], History: c["history"],
-		Role: t["role_tag"], Content: t["content_tag"], User: t["user_tag"], Assistant: t["assistant_tag"],
-		System: t["system_tag"], Tool: t["observation_tag"], Function: t["function_tag"]}
+	out := dataset.Tags{Only: f.Format != "openai", Messages: c["messages"], Tools: c["tools"], Images: c["images"],
+		Videos: c["videos"], SystemKey: c["system"], Instruction: c["prompt"], Input: c["query"], Output: c["response"],
+		History: c["history"], Role: t["role_tag"], Content: t["content_tag"], User: t["user_tag"],
+		Assistant: t["assistant_tag"], System: t["system_tag"], Tool: t["observation_tag"], Function: t["function_tag"]}
 	if out.Tool == "" {
 		out.Tool = t["tool_tag"]
 	}

@@ -127,8 +127,7 @@ func Stat(ctx context.Context, paths []string, options []dataset.Options, model,
 	return r, nil
 }
 
-func (r *StatReport) add(ctx context.Context, path string, o dataset.Options, model,
-	sampleType string) error {
+func (r *StatReport) add(ctx context.Context, path string, o dataset.Options, model, sampleType string) error {
 	s, err := dataset.Open(path, o)
 	if err != nil {
 		return err

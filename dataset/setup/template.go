@@ -30,8 +30,7 @@ func Template(c *configs.Config, tok interface{ TokenID(string) (int32, bool) },
 		}
 	}
 	if text == "" && len(conf.ChatTemplates) == 0 {
-		return nil, c.Fault("data.template", "the tokenizer has no chat template",
-			"name a file with a Jinja template")
+		return nil, c.Fault("data.template", "the tokenizer has no chat template", "name a file with a Jinja template")
 	}
 	t, err := token.NewTemplate(text, conf)
 	if err != nil {

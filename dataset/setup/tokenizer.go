@@ -24,8 +24,7 @@ func Tokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
 		dir, key = c.Run.Model.Path, "model.path"
 	}
 	if dir == "" {
-		return nil, nil, c.Fault("data.tokenizer", "no tokenizer is given",
-			"set it to a directory with tokenizer.json")
+		return nil, nil, c.Fault("data.tokenizer", "no tokenizer is given", "set it to a directory with tokenizer.json")
 	}
 	if strings.HasSuffix(dir, ".json") {
 		dir = filepath.Dir(dir)

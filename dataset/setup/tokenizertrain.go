@@ -165,8 +165,7 @@ func (j TokenizerJob) write(text []byte) error {
 	if err := os.MkdirAll(j.Out, 0o755); err != nil {
 		return err
 	}
-	conf := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": endOfText,
-		"pad_token": endOfText}
+	conf := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": endOfText, "pad_token": endOfText}
 	if j.Chat {
 		conf["eos_token"], conf["chat_template"] = turnEnd, chatML
 	}

@@ -20,8 +20,7 @@ var viewHTML string
 // ViewPolicy is the Content-Security-Policy of the page: it loads nothing, and runs its own script.
 func ViewPolicy() string {
 	h := sha256.Sum256([]byte(viewScript))
-	return "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; " +
-		"script-src 'sha256-" +
+	return "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; script-src 'sha256-" +
 		base64.StdEncoding.EncodeToString(h[:]) + "'"
 }
 

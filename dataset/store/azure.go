@@ -27,8 +27,7 @@ func init() {
 		return c.openAzure(name, azureFromEnv())
 	}
 	globs["az"] = func(c *client, pattern string) ([]Listed, error) {
-		return c.globAzure(pattern,
-			azureFromEnv())
+		return c.globAzure(pattern, azureFromEnv())
 	}
 }
 
@@ -49,9 +48,8 @@ func azureFromEnv() azureConfig {
 	return azureConfig{account: os.Getenv("AZURE_STORAGE_ACCOUNT"),
 		endpoint: os.Getenv("AZURE_STORAGE_ENDPOINT"),
 		key:      os.Getenv("AZURE_STORAGE_KEY"),
-		sas: strings.TrimPrefix(os.Getenv("AZURE_STORAGE_SAS_TOKEN"),
-			"?"),
-		now: time.Now}
+		sas:      strings.TrimPrefix(os.Getenv("AZURE_STORAGE_SAS_TOKEN"), "?"),
+		now:      time.Now}
 }
 
 // url is the address of a blob, or of a container for no key, with what a SAS adds.
@@ -141,14 +139,12 @@ func (c *client) openAzure(name string, conf azureConfig) (File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	return c.open(name, func(ctx context.Context) (*http.Request, error) { return conf.request(ctx, u) },
-		conf.sign)
+	return c.open(name, func(ctx context.Context) (*http.Request, error) { return conf.request(ctx, u) }, conf.sign)
 }
 
 // globAzure lists the blobs that match a pattern.
 func (c *client) globAzure(pattern string, conf azureConfig) ([]Listed, error) {
-	return c.glob(pattern, func(ctx context.Context, container, prefix, marker string) (*http.Request,
-		error) {
+	return c.glob(pattern, func(ctx context.Context, container, prefix, marker string) (*http.Request, error) {
 		q := url.Values{"restype": {"container"}, "comp": {"list"}, "prefix": {prefix}}
 		if marker != "" {
 			q.Set("marker", marker)

@@ -80,8 +80,7 @@ func (c *cache) load() error {
 	}
 	var infos []fs.FileInfo
 	for _, e := range list {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() &&
-			strings.HasSuffix(e.Name(), cacheSuffix) {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasSuffix(e.Name(), cacheSuffix) {
 			infos = append(infos, info)
 		}
 	}

@@ -41,9 +41,8 @@ const gcsScope = "https://www.googleapis.com/auth/devstorage.read_only"
 // gcsFromEnv reads who asks: a token, a service account's file, or keys for interoperability; public
 // objects need none. STORAGE_EMULATOR_HOST names another store.
 func gcsFromEnv() (c s3Config, err error) {
-	c = s3Config{endpoint: "https://storage.googleapis.com", variable: "STORAGE_EMULATOR_HOST",
-		region: "auto", now: time.Now,
-		key: os.Getenv("GS_ACCESS_KEY_ID"), secret: os.Getenv("GS_SECRET_ACCESS_KEY")}
+	c = s3Config{endpoint: "https://storage.googleapis.com", variable: "STORAGE_EMULATOR_HOST", region: "auto",
+		now: time.Now, key: os.Getenv("GS_ACCESS_KEY_ID"), secret: os.Getenv("GS_SECRET_ACCESS_KEY")}
 	if host := os.Getenv("STORAGE_EMULATOR_HOST"); host != "" {
 		if c.endpoint = host; Scheme(host) == "" {
 			c.endpoint = "http://" + host
@@ -95,16 +94,14 @@ func (a *serviceAccounts) of(file string) (oauth2.TokenSource, error) {
 		Key   string `json:"private_key"`
 		URL   string `json:"token_uri"`
 	}
-	if err = json.Unmarshal(b, &key); err == nil && (key.Type != "service_account" || key.Key == "" ||
-		key.URL == "") {
+	if err = json.Unmarshal(b, &key); err == nil && (key.Type != "service_account" || key.Key == "" || key.URL == "") {
 		err = errors.New("it is no key of a service account; make one, or give GOOGLE_OAUTH_ACCESS_TOKEN")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("GOOGLE_APPLICATION_CREDENTIALS: %s: %w", file, err)
 	}
-	conf := jwt.Config{Email: key.Email, PrivateKey: []byte(key.Key), PrivateKeyID: key.ID,
-		TokenURL: key.URL,
-		Scopes:   []string{gcsScope}}
+	conf := jwt.Config{Email: key.Email, PrivateKey: []byte(key.Key), PrivateKeyID: key.ID, TokenURL: key.URL,
+		Scopes: []string{gcsScope}}
 	a.open[file] = oauth2.ReuseTokenSource(nil, conf.TokenSource(context.Background()))
 	return a.open[file], nil
 }

@@ -39,13 +39,11 @@ func newClient(c *cache) *client {
 			d.Control = refusePrivate
 		}
 		return &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: d.DialContext,
-			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second,
-			MaxIdleConnsPerHost: 32, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10,
-			DisableCompression: true}
+			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second, MaxIdleConnsPerHost: 32,
+			IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10, DisableCompression: true}
 	}
-	return &client{http: &http.Client{Transport: &guarded{dial(false), dial(true)},
-		CheckRedirect: checkRedirect}, cache: c, timeout: 90 * time.Second, backoff: 200 * time.Millisecond,
-		sleep: sleep}
+	return &client{http: &http.Client{Transport: &guarded{dial(false), dial(true)}, CheckRedirect: checkRedirect},
+		cache: c, timeout: 90 * time.Second, backoff: 200 * time.Millisecond, sleep: sleep}
 }
 
 // sleep waits for d, or until the context ends.
@@ -101,8 +99,7 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) >= redirectsMax:
 		return fmt.Errorf("over %d redirects", redirectsMax)
-	case r.URL.Scheme != "https" && via[0].URL.Scheme == "https" || r.URL.Scheme != "http" &&
-		r.URL.Scheme != "https":
+	case r.URL.Scheme != "https" && via[0].URL.Scheme == "https" || r.URL.Scheme != "http" && r.URL.Scheme != "https":
 		return fmt.Errorf("the redirect leads from %s to %s", via[0].URL.Scheme, r.URL.Scheme)
 	}
 	return nil
@@ -200,8 +197,7 @@ func (f *remote) fetch(at, n int64) (b []byte, err error) {
 			return nil, fmt.Errorf("read %s: %w", f.name, err)
 		}
 	}
-	return nil, fmt.Errorf("read %s at byte %d: %w (%d attempts); is the store there?", f.name, at, err,
-		attemptsMax)
+	return nil, fmt.Errorf("read %s at byte %d: %w (%d attempts); is the store there?", f.name, at, err, attemptsMax)
 }
 
 // attempt makes one request and checks all that comes back.
@@ -236,8 +232,7 @@ func (f *remote) attempt(at, n int64) ([]byte, error) {
 		return nil, fmt.Errorf("the body breaks off: %w", plain(err))
 	}
 	if more, _ := res.Body.Read(make([]byte, 1)); more > 0 { // an end is what is looked for
-		return nil, permanent{errors.New("more bytes come than were asked for; the store does not keep " +
-			"to ranges")}
+		return nil, permanent{errors.New("more bytes come than were asked for; the store does not keep to ranges")}
 	}
 	return b, nil
 }

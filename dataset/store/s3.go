@@ -51,9 +51,8 @@ func s3FromEnv() s3Config {
 		return ""
 	}
 	c := s3Config{endpoint: os.Getenv("AWS_ENDPOINT_URL"), variable: "AWS_ENDPOINT_URL",
-		region: first("AWS_REGION", "AWS_DEFAULT_REGION"),
-		key:    os.Getenv("AWS_ACCESS_KEY_ID"), secret: os.Getenv("AWS_SECRET_ACCESS_KEY"),
-		token: os.Getenv("AWS_SESSION_TOKEN"), now: time.Now}
+		region: first("AWS_REGION", "AWS_DEFAULT_REGION"), key: os.Getenv("AWS_ACCESS_KEY_ID"),
+		secret: os.Getenv("AWS_SECRET_ACCESS_KEY"), token: os.Getenv("AWS_SESSION_TOKEN"), now: time.Now}
 	if v := os.Getenv("AWS_ENDPOINT_URL_S3"); v != "" {
 		c.endpoint, c.variable = v, "AWS_ENDPOINT_URL_S3"
 	}
@@ -75,16 +74,14 @@ func (c *s3Config) url(bucket, key string) (*url.URL, error) {
 		return nil, errors.New(c.variable + " is no URL")
 	}
 	base := strings.TrimSuffix(u.Path, "/") + "/" + bucket
-	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: base + "/" + key, RawPath: base + "/" +
-		s3Escape(key)}, nil
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: base + "/" + key, RawPath: base + "/" + s3Escape(key)}, nil
 }
 
 // s3Escape escapes a key as signatures want it: all but letters, digits, "-_.~" and "/".
 func s3Escape(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-			strings.IndexByte("-_.~/", c) >= 0 {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.~/", c) >= 0 {
 			b.WriteByte(c)
 		} else {
 			fmt.Fprintf(&b, "%%%02X", c)
@@ -186,9 +183,8 @@ func (c s3Config) sign(r *http.Request) {
 		m.Write([]byte(part))
 		k = m.Sum(nil)
 	}
-	r.Header.Set("Authorization",
-		fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%s", c.key, scope, signed,
-			hex.EncodeToString(k)))
+	r.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%s", c.key,
+		scope, signed, hex.EncodeToString(k)))
 }
 
 // globS3 lists the objects that match a pattern.

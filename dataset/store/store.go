@@ -40,8 +40,7 @@ var remotes = map[string]func(string) (File, error){}
 // Scheme returns the scheme of a URL in lower case, "" for a path.
 func Scheme(name string) string {
 	s, _, ok := strings.Cut(name, "://")
-	if !ok || s == "" || strings.Trim(s,
-		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.") != "" {
+	if !ok || s == "" || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.") != "" {
 		return ""
 	}
 	return strings.ToLower(s)

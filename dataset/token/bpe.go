@@ -125,8 +125,7 @@ func (m *bpe) fillMerges(f *modelFile) error {
 				"model.vocab", rank, pair)
 		}
 		m.merges[pairKey(a, b)] = merged{int32(rank), id}
-		m.wordStart = m.wordStart && !strings.Contains(strings.TrimLeft(pair[0]+pair[1], spaceMark),
-			spaceMark)
+		m.wordStart = m.wordStart && !strings.Contains(strings.TrimLeft(pair[0]+pair[1], spaceMark), spaceMark)
 	}
 	m.wordStart = m.wordStart && m.pieces == nil
 	return nil

@@ -43,8 +43,7 @@ func NewTemplate(src string, c *Config) (*Template, error) {
 			"names one", strings.Join(slices.Sorted(maps.Keys(c.ChatTemplates)), ", "))
 	}
 	if src == "" {
-		return nil, errors.New("the model has no chat template; give one (chat_template.jinja), or " +
-			"train on text")
+		return nil, errors.New("the model has no chat template; give one (chat_template.jinja), or train on text")
 	}
 	parsed, err := jinja.Parse(src)
 	if err != nil {
@@ -230,16 +229,14 @@ func NewChat(tok *Tokenizer, template *Template, o ChatOptions) *Chat {
 	if template.tools != nil {
 		sources += template.tools.source
 	}
-	id := fmt.Sprintf("%s\x00%s\x00%v\x00%v\x00%v", tok.Fingerprint(), sources, template.special,
-		template.Now, o)
+	id := fmt.Sprintf("%s\x00%s\x00%v\x00%v\x00%v", tok.Fingerprint(), sources, template.special, template.Now, o)
 	sum := sha256.Sum256([]byte(id))
 	return &Chat{tok: tok, template: template, options: o, print: hex.EncodeToString(sum[:16])}
 }
 
 // EncodeMessages is EncodeChat with the functions that a conversation's file offers, a JSON array or nil, and
 // with its further variables, a JSON object or nil.
-func (c *Chat) EncodeMessages(messages []Message, tools, vars []byte) (ids []int32, lossMask []bool,
-	err error) {
+func (c *Chat) EncodeMessages(messages []Message, tools, vars []byte) (ids []int32, lossMask []bool, err error) {
 	return c.EncodeEdited(messages, tools, vars, nil)
 }
 

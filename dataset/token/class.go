@@ -50,8 +50,7 @@ var unicodeTables = sync.OnceValue(func() map[string]*unicode.RangeTable {
 			end += n
 		}
 		for len(t.R32) > 0 && t.R32[0].Hi < 1<<16 { // as unicode.Is wants them
-			t.R16 = append(t.R16, unicode.Range16{Lo: uint16(t.R32[0].Lo), Hi: uint16(t.R32[0].Hi),
-				Stride: 1})
+			t.R16 = append(t.R16, unicode.Range16{Lo: uint16(t.R32[0].Lo), Hi: uint16(t.R32[0].Hi), Stride: 1})
 			if t.R32[0].Hi <= unicode.MaxLatin1 {
 				t.LatinOffset++
 			}

@@ -64,8 +64,7 @@ func loadCLIP(path string, c *Config) (*Tokenizer, error) {
 		}
 		a, b, ok := strings.Cut(line, " ")
 		if !ok || strings.Contains(b, " ") {
-			return nil, fmt.Errorf("load tokenizer %s:%d: %q is not two tokens joined by one space", beside,
-				i+1, line)
+			return nil, fmt.Errorf("load tokenizer %s:%d: %q is not two tokens joined by one space", beside, i+1, line)
 		}
 		f.Model.Merges = append(f.Model.Merges, [2]string{a, b})
 	}

@@ -84,8 +84,7 @@ func eachPart(f func(i int, s string) string) decodeStep {
 // stripStep drops up to start leading and stop trailing copies of one character from each part.
 func (f *decoderFile) stripStep() (decodeStep, error) {
 	if utf8.RuneCountInString(f.Content) != 1 || f.Start < 0 || f.Stop < 0 {
-		return nil, fmt.Errorf("decoder Strip: content %q is not one character, or a count is negative",
-			f.Content)
+		return nil, fmt.Errorf("decoder Strip: content %q is not one character, or a count is negative", f.Content)
 	}
 	return eachPart(func(_ int, s string) string {
 		for i := 0; i < f.Start && strings.HasPrefix(s, f.Content); i++ {

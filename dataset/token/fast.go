@@ -94,8 +94,7 @@ func (f *FAST) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	b, err := json.MarshalIndent(fastFile{"UniversalActionProcessor", &f.Scale, &f.Vocab, &f.Least}, "",
-		"  ")
+	b, err := json.MarshalIndent(fastFile{"UniversalActionProcessor", &f.Scale, &f.Vocab, &f.Least}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -141,8 +140,7 @@ func rounded(chunk [][]float64, scale float64) ([]int, error) {
 			}
 			c := math.RoundToEven(sum * unit(k, n) * scale)
 			if !(math.Abs(c) < utf8.MaxRune) {
-				return nil, fmt.Errorf("a coefficient of number %d is %g: actions are to lie about -1 to 1",
-					i, c)
+				return nil, fmt.Errorf("a coefficient of number %d is %g: actions are to lie about -1 to 1", i, c)
 			}
 			out = append(out, int(c))
 		}
@@ -291,7 +289,6 @@ func fastTrained(pieces map[string]int, n, vocab int) ([]byte, error) {
 		}
 		words[name] = int32(id)
 	}
-	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
-		"use_regex": true}
+	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}
 	return encodeFile(level, level, words, t.pairNames(), []addedToken{})
 }

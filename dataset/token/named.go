@@ -28,8 +28,7 @@ const (
 
 // qwenChat is the format of Qwen's models.
 var qwenChat = named{system: "<|im_start|>system\n%s<|im_end|>\n", standard: "You are a helpful assistant.",
-	separator: "\n",
-	user:      "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n", stop: "<|im_end|>"}
+	separator: "\n", user: "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n", stop: "<|im_end|>"}
 
 var llama2 = named{system: "<<SYS>>\n%s\n<</SYS>>\n\n", user: bosMark + "[INST] %s [/INST]", stop: eosMark,
 	inside: true}
@@ -83,9 +82,8 @@ func NamedTemplate(name string, t interface{ TokenID(string) (int32, bool) }) (s
 	var b strings.Builder
 	b.WriteString("{%- macro text(content) -%}{%- if content is string -%}{{ content }}{%- else -%}{%- " +
 		"for part in content -%}")
-	fmt.Fprintf(&b, "{%%- if part.type == 'image' -%%}{{ %s }}{%%- elif part.type == 'video' -%%}{{ %s "+
-		"}}{%%- else -%%}{{ part.text }}{%%- endif -%%}",
-		quoted(mediaMark(t, image, "<|image_pad|>", "<IMG_CONTEXT>", "<image>")),
+	fmt.Fprintf(&b, "{%%- if part.type == 'image' -%%}{{ %s }}{%%- elif part.type == 'video' -%%}{{ %s }}{%%- else "+
+		"-%%}{{ part.text }}{%%- endif -%%}", quoted(mediaMark(t, image, "<|image_pad|>", "<IMG_CONTEXT>", "<image>")),
 		quoted(mediaMark(t, video, "<|video_pad|>", "<video>")))
 	b.WriteString("{%- endfor -%}{%- endif -%}{%- endmacro -%}\n")
 	fmt.Fprintf(&b, "{%%- set ns = namespace(system=%s, first=true) -%%}\n", quoted(c.standard))

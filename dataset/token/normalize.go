@@ -46,8 +46,7 @@ type normalizerFile struct {
 	bertFile
 }
 
-var unicodeForms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC,
-	"NFKD": norm.NFKD}
+var unicodeForms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
 
 // parseOneNormalizer reads one step that changes text before it is cut; an unknown kind is refused.
 func parseOneNormalizer(raw json.RawMessage) (normalizer, error) {

@@ -175,8 +175,7 @@ func (t *translator) class(rest string) error {
 		return nil
 	}
 	if t.fold[len(t.fold)-1] {
-		return fmt.Errorf("%q ignores case, which is read only of classes without others in them",
-			rest[:p.at])
+		return fmt.Errorf("%q ignores case, which is read only of classes without others in them", rest[:p.at])
 	}
 	t.at += p.at
 	if len(set) == 0 {

@@ -66,9 +66,8 @@ func loadOther(dir string, c *Config) (*Tokenizer, error) {
 		return loadCLIP(path, c)
 	}
 	return nil, fmt.Errorf("load tokenizer: %s has no tokenizer.json, nor tekken.json, qwen.tiktoken, "+
-		"tokenizer.model, spiece.model or vocab.json: %w; "+
-		"a model with another kind of tokenizer file can be saved anew by transformers: "+
-		"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)", dir, fs.ErrNotExist)
+		"tokenizer.model, spiece.model or vocab.json: %w; a model with another kind of tokenizer file can be saved "+
+		"anew by transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)", dir, fs.ErrNotExist)
 }
 
 // finish makes the tokenizer of the file at path, whose contents are b, and of what stands beside it.
@@ -159,8 +158,7 @@ func readBounded(path string) ([]byte, error) {
 		return nil, fmt.Errorf("load tokenizer: %w", err)
 	}
 	if info.Size() > fileBytesMax {
-		return nil, fmt.Errorf("load tokenizer %s: %d bytes, over the limit of %d", path, info.Size(),
-			fileBytesMax)
+		return nil, fmt.Errorf("load tokenizer %s: %d bytes, over the limit of %d", path, info.Size(), fileBytesMax)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -182,8 +180,7 @@ type givenToken struct {
 
 // specialKeys are the names of special tokens, in the order in which they are added. Other keys in _token are
 // a model's own, and follow; then the lists of extra tokens.
-var specialKeys = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
-	"mask_token"}
+var specialKeys = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
 
 var extraKeys = []string{"extra_special_tokens", "additional_special_tokens"}
 
@@ -352,8 +349,7 @@ func (f *file) more(dir string, c *Config) error {
 	for i, g := range c.named {
 		if !slices.ContainsFunc(there, func(a addedToken) bool { return a.Content == g.token.Content }) &&
 			!slices.ContainsFunc(c.named[:i], func(b givenToken) bool {
-				return b.token == g.token &&
-					b.text == g.text
+				return b.token == g.token && b.text == g.text
 			}) {
 			f.enter(g.token)
 		}

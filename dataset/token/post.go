@@ -114,8 +114,7 @@ func (f *postFile) template() (p postProcessor, err error) {
 				p.before = append(p.before, t.IDs...)
 			}
 		default:
-			return p, fmt.Errorf("TemplateProcessing: single[%d] is neither a special token nor the "+
-				"first sequence", i)
+			return p, fmt.Errorf("TemplateProcessing: single[%d] is neither a special token nor the first sequence", i)
 		}
 	}
 	if !seen {

@@ -135,10 +135,9 @@ type tekkenFile struct {
 }
 
 // tekkenNames are the special tokens of files that name none (mistral_common, SpecialTokens of version 7).
-var tekkenNames = []string{"<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]",
-	"[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]",
-	"[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]",
-	"[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"}
+var tekkenNames = []string{"<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
+	"[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]",
+	"[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"}
 
 // parseTekken reads Mistral's tekken.json. Special tokens come first, so the ids of all others are
 // shifted by their number.
@@ -149,8 +148,7 @@ func parseTekken(b []byte) (*file, error) {
 	}
 	n := t.Config.Special
 	inner := t.Config.Size - n
-	if n < 2 || n > idMax || inner <= 0 || inner > len(t.Vocab) || t.Config.Pattern == "" ||
-		len(t.Special) > n {
+	if n < 2 || n > idMax || inner <= 0 || inner > len(t.Vocab) || t.Config.Pattern == "" || len(t.Special) > n {
 		return nil, fmt.Errorf("config: %d special tokens, a vocabulary of %d of %d tokens and the "+
 			"pattern %q do not fit", n, t.Config.Size, len(t.Vocab), t.Config.Pattern)
 	}

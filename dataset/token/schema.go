@@ -161,8 +161,7 @@ func (f *file) checkModel() error {
 		return fmt.Errorf("tokenizer.json: model.continuing_subword_prefix %q is not supported", *v)
 	}
 	if v := f.Model.Suffix; v != nil && *v != "" && f.Model.Type != "BPE" && f.Model.Type != "" {
-		return fmt.Errorf("tokenizer.json: model.end_of_word_suffix %q of %s is not supported", *v,
-			f.Model.Type)
+		return fmt.Errorf("tokenizer.json: model.end_of_word_suffix %q of %s is not supported", *v, f.Model.Type)
 	}
 	return nil
 }

@@ -41,8 +41,7 @@ func parseSplits(raw json.RawMessage) (splits []splitter, byteLevel bool, err er
 			return nil, false, fmt.Errorf("tokenizer.json: pre_tokenizer: %w", err)
 		}
 		if byteLevel {
-			return nil, false, fmt.Errorf("tokenizer.json: pre_tokenizer: %s after ByteLevel is not "+
-				"supported", typ)
+			return nil, false, fmt.Errorf("tokenizer.json: pre_tokenizer: %s after ByteLevel is not supported", typ)
 		}
 		byteLevel = typ == "ByteLevel"
 		more, err := parseOneSplit(typ, l)
@@ -68,8 +67,7 @@ func parseOneSplit(typ string, raw json.RawMessage) ([]splitter, error) {
 	case "Metaspace":
 		return f.metaspaceSplit()
 	case "Digits":
-		return charSplit(inClass("Digits"),
-			map[bool]string{true: "Isolated", false: "Contiguous"}[f.IndividualDigits])
+		return charSplit(inClass("Digits"), map[bool]string{true: "Isolated", false: "Contiguous"}[f.IndividualDigits])
 	case "Punctuation":
 		if f.Behavior == "" {
 			f.Behavior = "Isolated"
@@ -195,9 +193,8 @@ const (
 	contiguous
 )
 
-var behaviors = map[string]behavior{"Isolated": isolated, "Removed": removed,
-	"MergedWithPrevious": mergedWithPrevious,
-	"MergedWithNext":     mergedWithNext, "Contiguous": contiguous}
+var behaviors = map[string]behavior{"Isolated": isolated, "Removed": removed, "MergedWithPrevious": mergedWithPrevious,
+	"MergedWithNext": mergedWithNext, "Contiguous": contiguous}
 
 func parseBehavior(name string) (behavior, error) {
 	b, ok := behaviors[name]
@@ -274,8 +271,7 @@ func (b behavior) join(cuts []cut) []cut {
 		before = c.match
 		switch {
 		case b == removed && c.match:
-		case b == contiguous && i > 0 && c.match == after,
-			b == mergedWithPrevious && i > 0 && c.match && !after,
+		case b == contiguous && i > 0 && c.match == after, b == mergedWithPrevious && i > 0 && c.match && !after,
 			b == mergedWithNext && i > 0 && after && !c.match:
 			out[len(out)-1].stop = c.stop
 		default:

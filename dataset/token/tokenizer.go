@@ -142,8 +142,7 @@ func (t *Tokenizer) runSplits(s *scratch, level int, text string, first bool) {
 		s.out = t.model.appendIDs(s, s.out, text)
 		return
 	}
-	t.split[level].split(text, first,
-		func(piece string, first bool) { t.runSplits(s, level+1, piece, first) })
+	t.split[level].split(text, first, func(piece string, first bool) { t.runSplits(s, level+1, piece, first) })
 }
 
 // Decode returns the text of ids. With skipSpecial, special tokens are left out. Ids outside the vocabulary

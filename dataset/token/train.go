@@ -113,8 +113,7 @@ func newTrainer(pieces map[string]int) *trainer {
 
 // trainerOf is newTrainer that begins with given symbols, of which ids are those of bytes.
 func trainerOf(pieces map[string]int, symbols [][]byte, ids [256]int32) *trainer {
-	t := &trainer{pairs: map[uint64]*pairStat{}, byBytes: map[string]int32{}, done: map[uint64]bool{},
-		symbols: symbols}
+	t := &trainer{pairs: map[uint64]*pairStat{}, byBytes: map[string]int32{}, done: map[uint64]bool{}, symbols: symbols}
 	for _, p := range slices.Sorted(maps.Keys(pieces)) {
 		word := make([]int32, len(p))
 		for i := range len(p) {
@@ -231,15 +230,13 @@ func (t *trainer) write(special []string) ([]byte, error) {
 		vocab[alphabetOf(b)] = int32(id)
 	}
 	if len(vocab) != len(t.symbols) {
-		panic(fmt.Sprintf("token: training made %d symbols of %d different byte strings", len(t.symbols),
-			len(vocab)))
+		panic(fmt.Sprintf("token: training made %d symbols of %d different byte strings", len(t.symbols), len(vocab)))
 	}
 	tokens := make([]addedToken, len(special))
 	for i, s := range special {
 		tokens[i] = addedToken{ID: int32(len(vocab) + i), Content: s, Special: true}
 	}
-	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
-		"use_regex": false}
+	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
 	split := map[string]any{"type": "Split", "pattern": map[string]any{"Regex": regexLlama3},
 		"behavior": "Isolated", "invert": false}
 	cut := map[string]any{"type": "Sequence", "pretokenizers": []any{split, level}}
@@ -269,11 +266,9 @@ func encodeFile(cut, level map[string]any, vocab map[string]int32, merges [][2]s
 		PostProcessor object       `json:"post_processor"`
 		Decoder       object       `json:"decoder"`
 		Model         object       `json:"model"`
-	}{Version: "1.0", Added: tokens, PreTokenizer: cut, PostProcessor: level, Decoder: level,
-		Model: object{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil,
-			"end_of_word_suffix": nil,
-			"fuse_unk":           false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab,
-			"merges": merges}}
+	}{Version: "1.0", Added: tokens, PreTokenizer: cut, PostProcessor: level, Decoder: level, Model: object{
+		"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
+		"fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": merges}}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)

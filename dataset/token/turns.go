@@ -308,8 +308,7 @@ func (r *rendering) complete(text string) error {
 			continue
 		}
 		if other, err := r.altered(r.list, i); err == nil && other == text {
-			return fmt.Errorf("%w: message %d (%s) leaves no trace; use a template that knows this role "+
-				"and form",
+			return fmt.Errorf("%w: message %d (%s) leaves no trace; use a template that knows this role and form",
 				errVanished, i, r.role(i))
 		}
 		if name := lostCall(text, m); name != "" {

@@ -26,8 +26,7 @@ const unkPenalty = 10
 // newUnigram reads a unigram model. An unknown character gets a score below that of all pieces, as
 // in SentencePiece.
 func newUnigram(f *modelFile) (*unigram, error) {
-	m := &unigram{ids: f.Vocab, unk: -1, byteFallback: f.ByteFallback, unkScore: math.Inf(1),
-		single: f.Single}
+	m := &unigram{ids: f.Vocab, unk: -1, byteFallback: f.ByteFallback, unkScore: math.Inf(1), single: f.Single}
 	if f.UnkID != nil {
 		if m.unk = *f.UnkID; m.unk < 0 || int(m.unk) >= len(f.Pieces) {
 			return nil, fmt.Errorf("tokenizer.json: model.unk_id %d is outside of the vocabulary of %d",
@@ -35,8 +34,7 @@ func newUnigram(f *modelFile) (*unigram, error) {
 		}
 	}
 	if f.UnkID == nil && !f.ByteFallback {
-		return nil, fmt.Errorf("tokenizer.json: model.unk_id is not given: there is no token for " +
-			"unknown characters")
+		return nil, fmt.Errorf("tokenizer.json: model.unk_id is not given: there is no token for unknown characters")
 	}
 	for i, p := range f.Pieces {
 		if math.IsNaN(p.Score) || math.IsInf(p.Score, 0) {

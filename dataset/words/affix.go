@@ -85,8 +85,7 @@ func (e *english) dotSuffix(s, before string, p rune, pn int) int {
 	}
 	pp, ppn := utf8.DecodeLastRuneInString(before[:len(before)-pn])
 	switch {
-	case e.of(p)&isBeforeDot != 0,
-		ppn > 0 && e.of(p)&isUpper != 0 && e.of(pp)&isUpper != 0,
+	case e.of(p)&isBeforeDot != 0, ppn > 0 && e.of(p)&isUpper != 0 && e.of(pp)&isUpper != 0,
 		pp == '°' && strings.ContainsRune("FfCcKk", p):
 		return 1
 	}

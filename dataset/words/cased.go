@@ -12,8 +12,7 @@ func cased(r rune) bool {
 // its neighbours.
 func caseIgnorable(r rune) bool {
 	switch r {
-	case '\'', '.', ':', '·', '‘', '’', '․', '‧', '\u0387', '\u055f', '\u05f4', '\ufe13', '\ufe52', '\ufe55',
-		'\uff07',
+	case '\'', '.', ':', '·', '‘', '’', '․', '‧', '\u0387', '\u055f', '\u05f4', '\ufe13', '\ufe52', '\ufe55', '\uff07',
 		'\uff0e', '\uff1a':
 		return true
 	}

@@ -36,11 +36,10 @@ const (
 	isTerminal
 )
 
-var classNames = map[string]class{"prefix": isPrefix, "suffix": isSuffix, "infix": isInfix,
-	"beforeDot": isBeforeDot, "upper": isUpper, "lower": isLower, "lowerQuote": isLowerQuote,
-	"upperQuote": isUpperQuote, "alpha": isAlpha, "space": isSpace, "letter": isLetter, "punct": isPunct,
-	"mark": isMark, "digit": isDigit, "word": isWord, "sentence": isSentence, "blank": isBlank,
-	"terminal": isTerminal}
+var classNames = map[string]class{"prefix": isPrefix, "suffix": isSuffix, "infix": isInfix, "beforeDot": isBeforeDot,
+	"upper": isUpper, "lower": isLower, "lowerQuote": isLowerQuote, "upperQuote": isUpperQuote, "alpha": isAlpha,
+	"space": isSpace, "letter": isLetter, "punct": isPunct, "mark": isMark, "digit": isDigit, "word": isWord,
+	"sentence": isSentence, "blank": isBlank, "terminal": isTerminal}
 
 // pageBits is how many code points a page of the table of classes has, as a power of two.
 const pageBits = 8

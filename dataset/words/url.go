@@ -10,9 +10,8 @@ import (
 // The parts of spaCy's pattern of addresses (Mathias Bynens, Diego Perini, MIT licence).
 const (
 	urlProtocol = `(?:[\p{L}\p{N}_+\-.]{2,}://)?`
-	urlHost     = `(?:(?:[A-Za-z0-9\x{a1}-\x{ffff}][A-Za-z0-9\x{a1}-\x{ffff}_-]{0,62})?` +
-		`[A-Za-z0-9\x{a1}-\x{ffff}]\.)+`
-	urlNumbers = `([1-9]\p{Nd}?|1\p{Nd}\p{Nd}|2[01]\p{Nd}|22[0-3])\.` +
+	urlHost     = `(?:(?:[A-Za-z0-9\x{a1}-\x{ffff}][A-Za-z0-9\x{a1}-\x{ffff}_-]{0,62})?[A-Za-z0-9\x{a1}-\x{ffff}]\.)+`
+	urlNumbers  = `([1-9]\p{Nd}?|1\p{Nd}\p{Nd}|2[01]\p{Nd}|22[0-3])\.` +
 		`(1?\p{Nd}{1,2}|2[0-4]\p{Nd}|25[0-5])\.(?:1?\p{Nd}{1,2}|2[0-4]\p{Nd}|25[0-5])` +
 		`\.(?:[1-9]\p{Nd}?|1\p{Nd}\p{Nd}|2[0-4]\p{Nd}|25[0-4])`
 	urlEnd = `(?::\p{Nd}{2,5})?(?:[/?#].*)?$`
@@ -26,8 +25,7 @@ var (
 // urlByName is the pattern of addresses with a name. Its last part is of lower-case letters as spaCy has
 // them.
 var urlByName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?s)^` + urlProtocol + `(?:.+@)?` + urlHost + `[` + lowerRanges() +
-		`]{2,63}` + urlEnd)
+	return regexp.MustCompile(`(?s)^` + urlProtocol + `(?:.+@)?` + urlHost + `[` + lowerRanges() + `]{2,63}` + urlEnd)
 })
 
 // lowerRanges writes the class of lower-case letters for a pattern.
@@ -79,8 +77,7 @@ func publicHost(s string) bool {
 	if m == nil {
 		return false
 	}
-	private := m[1] == "10" || m[1] == "127" || m[1] == "169" && m[2] == "254" || m[1] == "192" &&
-		m[2] == "168" ||
+	private := m[1] == "10" || m[1] == "127" || m[1] == "169" && m[2] == "254" || m[1] == "192" && m[2] == "168" ||
 		m[1] == "172" && slices.Contains(private172, m[2])
 	return !private
 }

@@ -254,8 +254,7 @@ func (g *amxPlan) mode() int {
 		return amxAdd
 	case g.r.v.d == tensor.F32:
 		return amxF32
-	case g.r.then == nil && g.m*g.n*2 >= pastCaches && g.r.ld%amxSide == 0 &&
-		address(g.r.v.h)%tensor.Align == 0:
+	case g.r.then == nil && g.m*g.n*2 >= pastCaches && g.r.ld%amxSide == 0 && address(g.r.v.h)%tensor.Align == 0:
 		return amxPast
 	}
 	return amxBF16

@@ -81,8 +81,7 @@ func (w *worker) amxLeft(dst []uint16, panels int, x matrix, i, m, k int) {
 			mark := w.arena.mark()
 			rows := w.wholeRows(x, i+16*h, m, k)
 			for t := range ks {
-				w.k.copyRows(floats(dst[h*halfLen(ks)+t*tileHalf:]), floats(rows.h[t*amxSide:]),
-					rows.ld/2, 16)
+				w.k.copyRows(floats(dst[h*halfLen(ks)+t*tileHalf:]), floats(rows.h[t*amxSide:]), rows.ld/2, 16)
 			}
 			w.arena.release(mark)
 		}

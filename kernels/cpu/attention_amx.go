@@ -61,9 +61,8 @@ func (w *worker) tileSpan(c []float32, ldc, i0, i1, p, k0, k1 int, x leftTiles, 
 	t := w.arena.f32(1024)
 	args := amxArgs{cfg: allTiles, n: i1 - i0, ks: k1 - k0, a: address(x.v) + uintptr(i0*x.next+k0*x.step),
 		aStride: x.stride, aHalf: x.half, aStep: x.step, aNext: x.next,
-		b: address(y.v) + uintptr(4*p*halfLen(y.ks)+k0*1024), bHalf: 2 * halfLen(y.ks), c: address(t),
-		mode: amxF32,
-		dst:  address(c[i0*amxSide*ldc+p*amxSide:]), ldd: ldc * 4}
+		b: address(y.v) + uintptr(4*p*halfLen(y.ks)+k0*1024), bHalf: 2 * halfLen(y.ks), c: address(t), mode: amxF32,
+		dst: address(c[i0*amxSide*ldc+p*amxSide:]), ldd: ldc * 4}
 	args.next = args.b + uintptr(4*halfLen(y.ks))
 	if acc {
 		args.mode = amxAdd

@@ -175,8 +175,7 @@ func (w *worker) gradKeys(g *gradState, k0 int) {
 	}
 	if g.mask == nil || g.rows.fill(&g.attn, t.attnTask, 0, t.to, k0, g.keys, nil) {
 		if g.amx {
-			g.tiles = keyTiles{kT: w.tilesT(key, g.keys), vT: w.tilesT(value, g.keys),
-				k: w.tilesOf(key, g.keys)}
+			g.tiles = keyTiles{kT: w.tilesT(key, g.keys), vT: w.tilesT(value, g.keys), k: w.tilesOf(key, g.keys)}
 		} else {
 			g.kT, g.vT, g.keyRows = w.packColumns(key, g.keys), w.packColumns(value, g.keys),
 				w.rowColumns(key, g.keys, (t.h1-t.h0)*t.to)
@@ -289,8 +288,7 @@ func (w *worker) gradRows(g *gradState, head, from, n int) {
 		case g.cap > 0:
 			w.cappedGrad(g, p, l, h, lse, g.delta[at], slope)
 		case g.amx:
-			w.k.softGradHalf(g.ph[p+l:p+h], g.dsh[p+l:p+h], x, y, g.scale*log2e, lse*log2e, g.delta[at],
-				g.scale)
+			w.k.softGradHalf(g.ph[p+l:p+h], g.dsh[p+l:p+h], x, y, g.scale*log2e, lse*log2e, g.delta[at], g.scale)
 		default:
 			w.k.softGrad(x, y, x, y, g.scale*log2e, lse*log2e, g.delta[at], g.scale)
 		}

@@ -34,8 +34,7 @@ func (a *attn) extents(l extents, t *attnTask, side, from, n, k0, keys int, rows
 
 // seenBy gives the columns [l, h) of a query's row of scores, within the extent of its tile, that it may
 // see. Between them it sets the scores that a mask hides to -Inf, which exponentials make exactly 0.
-func (a *attn) seenBy(t *attnTask, query int, e extent, k0, keys int, rows *maskRows,
-	row []float32) (l, h int) {
+func (a *attn) seenBy(t *attnTask, query int, e extent, k0, keys int, rows *maskRows, row []float32) (l, h int) {
 	l, h = a.visible(t, query, 1)
 	l, h = max(l-k0, e.lo), min(h-k0, keys)
 	if a.mask != nil {
@@ -139,8 +138,7 @@ func (w *worker) rowValues(acc []float32, ld int, s []float32, l extents, v colu
 		x := operand{v: s[i0*mr*scoreWidth+e.lo:], row: scoreWidth, step: 1, next: mr * scoreWidth}
 		y := v
 		y.v = y.v[e.lo*y.step:]
-		w.product(acc[i0*mr*ld:], ld, (i1-i0)*mr, roundUp(v.width, w.k.nr), min(e.hi, v.rows)-e.lo, x,
-			y, true)
+		w.product(acc[i0*mr*ld:], ld, (i1-i0)*mr, roundUp(v.width, w.k.nr), min(e.hi, v.rows)-e.lo, x, y, true)
 	})
 }
 

@@ -259,9 +259,7 @@ func deltaGates(b *Backend, c *kernels.Call) {
 			for j := range n {
 				// This form of softplus overflows neither for large nor for small arguments.
 				z := float64(av[j] + tv[j])
-				g[i*n+j] = float32(
-					-math.Exp(float64(dv[j])) * (max(z, 0) + math.Log1p(math.Exp(-math.Abs(z)))),
-				)
+				g[i*n+j] = float32(-math.Exp(float64(dv[j])) * (max(z, 0) + math.Log1p(math.Exp(-math.Abs(z)))))
 				beta[i*n+j] = float32(1 / (1 + math.Exp(-float64(bv[j]))))
 			}
 		}

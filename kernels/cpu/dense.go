@@ -136,14 +136,13 @@ func rmsNormDX(b *Backend, c *kernels.Call) {
 // rmsNormDW is the sum of dy·x·rstd over the rows.
 func rmsNormDW(b *Backend, c *kernels.Call) {
 	dy, x, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), lastDim(c.In[0])
-	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate,
-		func(w *worker, s []float32, r, at int) {
-			if h := w.k.half; h != nil && x.d == tensor.BF16 {
-				h.mulAcc(s, dy.h[r*d+at:][:len(s)], x.h[r*d+at:][:len(s)], rstd[r])
-				return
-			}
-			w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), w.in(x, r*d+at, len(s)), rstd[r])
-		})
+	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
+		if h := w.k.half; h != nil && x.d == tensor.BF16 {
+			h.mulAcc(s, dy.h[r*d+at:][:len(s)], x.h[r*d+at:][:len(s)], rstd[r])
+			return
+		}
+		w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), w.in(x, r*d+at, len(s)), rstd[r])
+	})
 }
 
 // ropeTable computes cosine and sine of position times frequency, scaled by the factor that some

@@ -224,8 +224,7 @@ type pointTerms struct {
 // termsOf reads the operands of a loss between single elements; the mask may be absent.
 func termsOf(c *kernels.Call) *pointTerms {
 	p := &pointTerms{x: viewOf(c.In[0]), y: viewOf(c.In[1]), weight: runsOf(c.In[0], c.In[2].F32()),
-		d:    lastDim(c.In[0]),
-		kind: c.Attr.I[0], most: float32(c.Attr.F[0])}
+		d: lastDim(c.In[0]), kind: c.Attr.I[0], most: float32(c.Attr.F[0])}
 	if m := present(c.In, 3); m != nil {
 		p.mask, p.masked = viewOf(m), true
 	}

@@ -321,8 +321,7 @@ func (t *directTask) run(w *worker, from, to int) {
 func (t *directPart) columns(w *worker, block uintptr, p int) {
 	d := t.direct
 	bytes, words := d.r.v.bytes(), d.sum()/d.word()
-	args := convArgs{a: block, taps: address(t.taps), k: d.piece / d.word(),
-		step: d.step[2] * d.place * d.size,
+	args := convArgs{a: block, taps: address(t.taps), k: d.piece / d.word(), step: d.step[2] * d.place * d.size,
 		half: 4 * d.next, b: address(d.packed[p*d.nr/halfPanel*d.next:]), bias: address(d.bias[p*d.nr:])}
 	args.end = args.taps + uintptr(8*len(t.taps)) // pairs of words
 	cols := min(d.nr, d.cols-p*d.nr)

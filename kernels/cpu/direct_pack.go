@@ -20,9 +20,8 @@ func (b *Backend) packRows(d *direct, w *tensor.Tensor, all int, taps []int) {
 	natural := d.piece == d.run*d.each && !d.pairs // nothing lies between the taps
 	d.next = d.panelWords()
 	made := false
-	d.packed, made = b.lasting(packedOf{viewOf(w).at(), 'r', [8]int{d.cols, d.each, all, len(taps), d.run,
-		d.piece,
-		d.next, b2i(d.pairs)}}, d.panels()*d.next)
+	d.packed, made = b.lasting(packedOf{viewOf(w).at(), 'r',
+		[8]int{d.cols, d.each, all, len(taps), d.run, d.piece, d.next, b2i(d.pairs)}}, d.panels()*d.next)
 	if made {
 		return
 	}

@@ -19,8 +19,7 @@ func init() {
 	}
 	pieces = map[kernels.Op]func(*Backend, *kernels.Call) (piece, int){kernels.Sum: alone(sumPiece),
 		kernels.Mul: alone(mulPiece), kernels.SwiGLU: alone(swigluPiece),
-		kernels.SwiGLUBwd: alone(swigluBwdPiece), kernels.Act: alone(actPiece),
-		kernels.ActBwd: alone(actBwdPiece),
+		kernels.SwiGLUBwd: alone(swigluBwdPiece), kernels.Act: alone(actPiece), kernels.ActBwd: alone(actBwdPiece),
 		kernels.Rope: func(b *Backend, c *kernels.Call) (piece, int) {
 			return ropePiece(b, c), c.In[0].Shape[2]
 		}}

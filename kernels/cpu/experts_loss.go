@@ -37,8 +37,7 @@ func (b *Backend) eachSequence(c *kernels.Call, logits []float32, e int, cu []in
 	f func(w *routing.Worker, i int, s sequence, n, p []float64, by float64)) int {
 	l := sequences(cu)
 	b.shareWork(len(l), len(logits)*routeCost*elementCost, func(_ *worker, i int) {
-		w, n, p := routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e), make([]float64, e),
-			make([]float64, e)
+		w, n, p := routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e), make([]float64, e), make([]float64, e)
 		s := l[i]
 		w.Sums(logits[s.from*e:s.to*e], c.Attr.I[0], n, p)
 		rows := float64(s.to - s.from)
@@ -67,8 +66,7 @@ func balanceEach(b *Backend, c *kernels.Call) {
 func balanceEachBwd(b *Backend, c *kernels.Call) {
 	seed, logits, e, out := float64(c.In[0].F32()[0]), c.In[1].F32(), lastDim(c.In[1]), c.Out[0].F32()
 	clear(out)
-	b.eachSequence(c, logits, e, c.In[2].I32(), func(w *routing.Worker, _ int, s sequence, n, _ []float64,
-		by float64) {
+	b.eachSequence(c, logits, e, c.In[2].I32(), func(w *routing.Worker, _ int, s sequence, n, _ []float64, by float64) {
 		for j := range n {
 			n[j] *= seed * by
 		}

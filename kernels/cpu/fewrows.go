@@ -29,8 +29,7 @@ func (w *worker) fewRows(c []float32, ldc, m, n, k int, x operand, y columns, ac
 }
 
 // oddRows is a tile of an odd number of rows: that of one more, which is dropped.
-func (w *worker) oddRows(c []float32, ldc, rows, k int, x []float32, xStep int, y []float32, acc, far,
-	step int) {
+func (w *worker) oddRows(c []float32, ldc, rows, k int, x []float32, xStep int, y []float32, acc, far, step int) {
 	nr := w.k.nr
 	defer w.arena.release(w.arena.mark())
 	t := w.arena.f32((rows + 1) * nr)

@@ -305,8 +305,7 @@ func (w *worker) arenaFor(r result, p part) ([]float32, int) {
 
 // timesColumns multiplies with columns [from, to) of y, rows [p0, p0+kn): those of whole tiles where they
 // lie, the rest packed.
-func (w *worker) timesColumns(c []float32, ldc, m int, left operand, y matrix, from, to, p0, kn int,
-	acc bool) {
+func (w *worker) timesColumns(c []float32, ldc, m int, left operand, y matrix, from, to, p0, kn int, acc bool) {
 	nr, whole := w.k.nr, 0
 	if y.v.d == tensor.F32 {
 		whole = (to - from) / nr * nr

@@ -29,8 +29,7 @@ type isa struct {
 	tile, tileRows func(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int,
 		k, n, acc int)
 	// narrowRows is tileRows of 16 columns, nil at levels whose tiles have no more.
-	narrowRows func(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int,
-		k, n, acc int)
+	narrowRows func(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int)
 	// few are tiles of 2, 4 … mr rows of packed operands, the i-th of 2·(i+1), which ask for what lies far
 	// elements from b on, farStep bytes further at each of the k steps; nil at levels that have none.
 	few []func(a []float32, aStep int, b []float32, bStep int, c []float32, ldc, k, acc, far, farStep int)

@@ -35,8 +35,7 @@ func goAddRuns(y []float32, step int, x []float32, ld, n, width int) {
 
 // goTile is the reference for the kernels in assembly: n tiles of 4 by 4, each the product of a
 // packed column of a and a panel of b over k.
-func goTile(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n,
-	acc int) {
+func goTile(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int) {
 	for t := range n {
 		var s [4][4]float32
 		at, pa, pb := a[t*aNext:], 0, 0
@@ -51,8 +50,7 @@ func goTile(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, 
 }
 
 // goTileRows is goTile for an a that lies by rows, with four rows to a tile.
-func goTileRows(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n,
-	acc int) {
+func goTileRows(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int) {
 	for t := range n {
 		var s [4][4]float32
 		a0 := a[t*aNext:][:k]

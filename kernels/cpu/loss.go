@@ -119,8 +119,7 @@ func (k *ceKept) at(i, j0 int) (e view, top *float32) {
 
 // addExp adds Σ exp(z) over row i of a block from column j0 to a sum of exponentials below the maximum top,
 // and keeps the exponentials, of dtype d, if kept is not nil; z is used up.
-func (w *worker) addExp(kept *ceKept, d tensor.DType, z []float32, i, j0 int, top, sum *float32,
-	most float32) {
+func (w *worker) addExp(kept *ceKept, d tensor.DType, z []float32, i, j0 int, top, sum *float32, most float32) {
 	defer w.arena.release(w.arena.mark())
 	e, below := view{d: d}, new(float32)
 	switch {
@@ -281,8 +280,7 @@ func lossAndGradients(b *Backend, c *kernels.Call) {
 		l.z = b.logitBlock(rows, v)
 	}
 	g := &ceGrad{x: x, w: w, dx: c.Out[2], dw: c.Out[3], target: target, lse: l.lse, weight: weight,
-		seed: c.In[4].F32()[0], kept: kept, cap: float32(c.Attr.F[0]),
-		accDW: c.Attr.I[1] == kernels.Accumulate}
+		seed: c.In[4].F32()[0], kept: kept, cap: float32(c.Attr.F[0]), accDW: c.Attr.I[1] == kernels.Accumulate}
 	for i0 := 0; i0 < t; i0 += rows {
 		kept.from = i0
 		b.lossRows(l, i0, min(rows, t-i0))

@@ -82,8 +82,7 @@ func (b *Backend) findLow(y matrix, n, k int) lowOf {
 		groups := k / codeGroup
 		scales := make([]float32, n*groups)
 		if b.allRows(n, k, func(_ *worker, i int) bool {
-			return scalesOf(scales[i*groups:(i+1)*groups],
-				row(i))
+			return scalesOf(scales[i*groups:(i+1)*groups], row(i))
 		}) {
 			return lowOf{lowCodes, scales}
 		}

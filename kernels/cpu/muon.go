@@ -35,8 +35,7 @@ func muonStep(b *Backend, c *kernels.Call) {
 	if c.In[2].F64()[kernels.ClipOverflow] == 1 {
 		return
 	}
-	keep, by := float32(1-h[kernels.HyperLR]*h[kernels.HyperDecay]),
-		float32(h[kernels.HyperLR]*h[kernels.HyperScale])
+	keep, by := float32(1-h[kernels.HyperLR]*h[kernels.HyperDecay]), float32(h[kernels.HyperLR]*h[kernels.HyperScale])
 	if c.Attr.I[0] == 1 {
 		keep = 1
 	}
@@ -63,13 +62,11 @@ func orthogonalize(b *Backend, c *kernels.Call) {
 	one := tensor.Make(tensor.F64, 1)
 	defer b.shared.release(b.shared.mark())
 	rows := min(n, k)
-	o := orthogonal{rows: rows, columns: max(n, k), gram: b.shared.f32(rows * rows),
-		poly: b.shared.f32(rows * rows),
+	o := orthogonal{rows: rows, columns: max(n, k), gram: b.shared.f32(rows * rows), poly: b.shared.f32(rows * rows),
 		from: b.shared.f32(n * k), to: b.shared.f32(n * k)}
 	for at := 0; at < len(x); at += n * k {
 		in := tensor.Of(tensor.F32, x[at:at+n*k], n*k)
-		sumSquares(b, &kernels.Call{Op: kernels.SumSquares, In: []*tensor.Tensor{in},
-			Out: []*tensor.Tensor{one}})
+		sumSquares(b, &kernels.Call{Op: kernels.SumSquares, In: []*tensor.Tensor{in}, Out: []*tensor.Tensor{one}})
 		by := float32(1 / max(math.Sqrt(one.F64()[0]), kernels.OrthogonalLeast))
 		if n > k {
 			transposed(o.from, x[at:at+n*k], n, k, by)

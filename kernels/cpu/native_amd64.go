@@ -197,9 +197,7 @@ func wholeTo(f, rest func([]uint16, []float32)) func([]uint16, []float32) {
 }
 
 // sixteens runs f on whole runs of sixteen numbers and plain Go on what is left.
-func sixteens(
-	f func([]float32, []byte, *[16]float32),
-) func([]float32, []byte, *[16]float32) {
+func sixteens(f func([]float32, []byte, *[16]float32)) func([]float32, []byte, *[16]float32) {
 	return func(y []float32, codes []byte, table *[16]float32) {
 		n := len(y) &^ 15
 		f(y[:n], codes[:n/2], table)

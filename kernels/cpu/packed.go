@@ -64,8 +64,7 @@ func packedLinear(b *Backend, c *kernels.Call) {
 		b.k.read(bias, viewOf(c.In[2]), 0)
 	}
 	if unpacksToPanels(x) {
-		b.productOf(c, result{v: viewOf(y), ld: n, bias: bias}, rowMajor(x), fewBitsOf(c, k, false),
-			x.Rows(), n, k)
+		b.productOf(c, result{v: viewOf(y), ld: n, bias: bias}, rowMajor(x), fewBitsOf(c, k, false), x.Rows(), n, k)
 		return
 	}
 	b.tiled(c, product{result{v: viewOf(y), ld: n, bias: bias}, rowMajor(x), matrix{}, x.Rows(), n, k},
@@ -140,8 +139,7 @@ func (b *Backend) unpacked(c *kernels.Call, d tensor.DType, rows, cols [2]int, k
 	to, raw, row := viewOf(t), w.Bytes(), 4*lastDim(w)
 	b.shareWork(ceilDiv(n, packedTask), n*width*elementCost, func(wk *worker, i int) {
 		from, end := i*packedTask, min((i+1)*packedTask, n)
-		wk.unpackRows(p, to.from(from*width), width, raw[(rows[0]+from)*row:(rows[0]+end)*row], row, k,
-			cols[0])
+		wk.unpackRows(p, to.from(from*width), width, raw[(rows[0]+from)*row:(rows[0]+end)*row], row, k, cols[0])
 	})
 	return t
 }

@@ -12,8 +12,7 @@ func init() {
 // packedGrouped is groupedLinear with matrices [g n] that are unpacked tile by tile, to its bits.
 func packedGrouped(b *Backend, c *kernels.Call) {
 	x, n, k := c.In[0], c.In[1].Shape[1], lastDim(c.In[0])
-	b.packedGroups(c, n, k, tileOf(n, k, x.DType.Size(), 1), func(g, at, cols int) (rows, columns [2]int,
-		trans bool) {
+	b.packedGroups(c, n, k, tileOf(n, k, x.DType.Size(), 1), func(g, at, cols int) (rows, columns [2]int, trans bool) {
 		return [2]int{g*n + at, g*n + at + cols}, [2]int{0, k}, false
 	}, k)
 }

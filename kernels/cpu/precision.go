@@ -10,8 +10,7 @@ import (
 
 func init() {
 	table[kernels.LowLinear], table[kernels.LowLinearDX], table[kernels.LowLinearDW] = low(linear,
-		kernels.OperandsForward),
-		low(linearDX, kernels.OperandsDX), low(linearDW, kernels.OperandsDW)
+		kernels.OperandsForward), low(linearDX, kernels.OperandsDX), low(linearDW, kernels.OperandsDW)
 }
 
 // low is a product of operands that are rounded first, in the unit that multiplies those of the model's
@@ -192,8 +191,7 @@ func (w *worker) round(from, to view, first, end, width int, all float32, g kern
 }
 
 // roundRuns rounds a row, in blocks of a few runs of sixteen.
-func (w *worker) roundRuns(row []float32, width, first, broad int, all float32, g kernels.Grain,
-	h *roundConst) {
+func (w *worker) roundRuns(row []float32, width, first, broad int, all float32, g kernels.Grain, h *roundConst) {
 	most := w.arena.f32(width / 16)
 	w.k.runMaxes(most, row)
 	by, back := w.arena.f32(len(most)), w.arena.f32(len(most))
@@ -210,8 +208,7 @@ func (w *worker) roundRuns(row []float32, width, first, broad int, all float32, 
 
 // roundBlocks rounds blocks of rows, whose greatest magnitudes by column are given where they are more than
 // one.
-func (w *worker) roundBlocks(buf []float32, width, first, broad int, all float32, g kernels.Grain,
-	h *roundConst,
+func (w *worker) roundBlocks(buf []float32, width, first, broad int, all float32, g kernels.Grain, h *roundConst,
 	places []float32) {
 	rows := len(buf) / width
 	for c := 0; c < width; c += broad {
@@ -295,8 +292,7 @@ type roundConst struct {
 
 func newRoundConst(n kernels.Number) *roundConst {
 	shift := 23 - n.Mantissa
-	return &roundConst{half: math.Float32frombits(1<<(shift-1) - 1),
-		keep:  math.Float32frombits(^uint32(1<<shift - 1)),
+	return &roundConst{half: math.Float32frombits(1<<(shift-1) - 1), keep: math.Float32frombits(^uint32(1<<shift - 1)),
 		shift: math.Float32frombits(uint32(shift)), least: float32(math.Ldexp(1, n.Least)),
 		magic: float32(math.Ldexp(1.5, 23+n.Least-n.Mantissa)), most: n.Most}
 }

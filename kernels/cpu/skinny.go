@@ -55,9 +55,8 @@ func (w *worker) skinnyColumns(r result, right, left matrix, rows, from, to, k i
 	for p0 := 0; p0 < k; p0 += kc {
 		kn := min(kc, k-p0)
 		w.panels(packed, next, mr, ceilDiv(rows, mr), left, 0, rows, p0, kn)
-		w.timesColumns(r.v.f, r.ld, rows, operand{v: packed, row: 1, step: mr, next: next}, right, from, to,
-			p0,
-			kn, acc || p0 > 0)
+		w.timesColumns(r.v.f, r.ld, rows, operand{v: packed, row: 1, step: mr, next: next}, right, from, to, p0, kn,
+			acc || p0 > 0)
 	}
 }
 

@@ -103,9 +103,8 @@ type phase struct {
 func (s *convShape) backward(dy *tensor.Tensor, group int) (l []phase) {
 	strides := grid{s.win[0].Stride, s.win[1].Stride, s.win[2].Stride}
 	for i := range strides.places() {
-		p := phase{first: strides.at(i), gathered: &gathered{v: viewOf(dy), ch: s.outs,
-			first: group * s.outsPerGroup, each: s.outsPerGroup, n: s.n, from: s.out, step: grid{1, 1, 1},
-			run: 1, across: s.across}}
+		p := phase{first: strides.at(i), gathered: &gathered{v: viewOf(dy), ch: s.outs, first: group * s.outsPerGroup,
+			each: s.outsPerGroup, n: s.n, from: s.out, step: grid{1, 1, 1}, run: 1, across: s.across}}
 		for a := range p.rows {
 			p.rows[a] = max(0, ceilDiv(s.in[a]-p.first[a], strides[a]))
 		}

@@ -258,8 +258,7 @@ func groupScaleDX(b *Backend, c *kernels.Call) {
 		g, v := s.group(0, j), float64(weight[j])
 		all1[g], all2[g] = all1[g]+v*float64(db[j]), all2[g]+v*float64(dw[j])
 	}
-	m1, m2, size := make([]float32, s.g), make([]float32, s.g),
-		float64(c.Attr.I[0])*float64(s.channels)/float64(s.g)
+	m1, m2, size := make([]float32, s.g), make([]float32, s.g), float64(c.Attr.I[0])*float64(s.channels)/float64(s.g)
 	for g := range m1 {
 		m1[g], m2[g] = float32(all1[g]/size), float32(all2[g]/size/float64(rstd[g]))
 	}

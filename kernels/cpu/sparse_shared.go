@@ -70,8 +70,7 @@ func (w *worker) headScores(s []float32, ld int, x sharedHeads, rows []float32, 
 }
 
 // headSum adds the gathered rows, each times its number, to the rows of heads in acc.
-func (w *worker) headSum(acc []float32, accLen int, s []float32, ld, heads int, rows []float32, rowLen,
-	width, n int) {
+func (w *worker) headSum(acc []float32, accLen int, s []float32, ld, heads int, rows []float32, rowLen, width, n int) {
 	w.product(acc, accLen, roundUp(heads, w.k.mr), roundUp(width, w.k.nr), n,
 		operand{v: s, row: ld, step: 1, next: w.k.mr * ld},
 		columns{v: rows, step: rowLen, next: w.k.nr, width: width, rows: n}, true)

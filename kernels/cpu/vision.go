@@ -21,8 +21,7 @@ func init() {
 
 // layerNorm is y = (x - mean)·rstd·w + b per row; mean and rstd are kept for the gradient.
 func layerNorm(b *Backend, c *kernels.Call) {
-	x, y, mean, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), c.Out[2].F32(),
-		lastDim(c.In[0])
+	x, y, mean, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), c.Out[2].F32(), lastDim(c.In[0])
 	b.rows(len(rstd), 2*d, func(w *worker, from, to int) {
 		weight := w.in(viewOf(c.In[1]), 0, d)
 		var bias []float32
@@ -74,12 +73,11 @@ func layerNormDX(b *Backend, c *kernels.Call) {
 // layerNormDW is the sum of dy·(x - mean)·rstd over the rows.
 func layerNormDW(b *Backend, c *kernels.Call) {
 	dy, x, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), c.In[3].F32(), lastDim(c.In[0])
-	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate,
-		func(w *worker, s []float32, r, at int) {
-			z := w.arena.f32(len(s))
-			w.k.shift(z, w.in(x, r*d+at, len(s)), -mean[r])
-			w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), z, rstd[r])
-		})
+	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
+		z := w.arena.f32(len(s))
+		w.k.shift(z, w.in(x, r*d+at, len(s)), -mean[r])
+		w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), z, rstd[r])
+	})
 }
 
 // sigmoids are a and b of the activations x/(1+exp(-(a·x + b·x³))), by kind.

@@ -65,8 +65,7 @@ func lowError(b *Backend, c *kernels.Call) {
 	of := all.RowSlice(group*n, (group+1)*n)
 	defer of.Release()
 	rows := to - from
-	few, part, wide := min(rows, kernels.WatchRows), min(n, kernels.WatchColumns), min(k,
-		kernels.WatchColumns)
+	few, part, wide := min(rows, kernels.WatchRows), min(n, kernels.WatchColumns), min(k, kernels.WatchColumns)
 	p := kernels.Precisions[c.Attr.I[1]]
 	e := make([]float64, kernels.ChoiceLen)
 	for product, s := range [3][2]sample{

@@ -143,8 +143,7 @@ func apart(n int) int {
 
 // winoPlanOf plans one, with room for a chunk.
 func (b *Backend) winoPlanOf(p *wino, m *winoMaps) *winoPlan {
-	g := &winoPlan{wino: p, maps: m, side: m.side, span: m.side + 2, ldc: apart(p.c),
-		ldf: apart(roundUp(p.f, b.k.nr))}
+	g := &winoPlan{wino: p, maps: m, side: m.side, span: m.side + 2, ldc: apart(p.c), ldf: apart(roundUp(p.f, b.k.nr))}
 	g.places, g.down, g.across = g.span*g.span, ceilDiv(p.to[1], g.side), ceilDiv(p.to[2], g.side)
 	row := g.places * p.n * g.across * (p.from[0]*g.ldc + p.to[0]*g.ldf)
 	least := ceilDiv(b.k.mr/3, g.across) // one row may have fewer tiles than a group of the kernel
@@ -193,9 +192,8 @@ func (g *winoPlan) chunk(first int) int { return min(g.rows, g.down-first) }
 // packWino transforms the plan's panels of weights [f, c, taps], or [c, f, taps] turned round.
 func (b *Backend) packWino(g *winoPlan, w *tensor.Tensor, turned bool) {
 	made := false
-	g.packed, made = b.lasting(packedOf{viewOf(w).at(), 'w', [8]int{g.f, g.c, g.frames, g.places, g.panels,
-		g.next,
-		b2i(turned)}}, g.frames*g.places*g.panels*g.next)
+	g.packed, made = b.lasting(packedOf{viewOf(w).at(), 'w',
+		[8]int{g.f, g.c, g.frames, g.places, g.panels, g.next, b2i(turned)}}, g.frames*g.places*g.panels*g.next)
 	if made {
 		return
 	}
@@ -231,8 +229,7 @@ func (w *worker) winoWeights(g *winoPlan, src []float32, ld int, dst []float32, 
 			}
 		}
 		for y := range g.span {
-			g.maps.kernel(dst[g.span*y*g.panels*g.next+at:], g.panels*g.next, tmp[3*y*winoPiece:], winoPiece,
-				some)
+			g.maps.kernel(dst[g.span*y*g.panels*g.next+at:], g.panels*g.next, tmp[3*y*winoPiece:], winoPiece, some)
 		}
 	}
 }

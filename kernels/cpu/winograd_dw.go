@@ -62,9 +62,8 @@ func (b *Backend) winoCotangents(g *winoPlan, dy view, first int) {
 		g.maps.cotangent(in, long, in, long, long)
 		for j := range g.across {
 			for a := range g.span {
-				g.maps.cotangent(g.m[g.span*a*g.stepM+(i*g.across+j)*g.ldf:], g.stepM,
-					in[a*long+g.side*j*g.f:],
-					g.f, g.f)
+				g.maps.cotangent(g.m[g.span*a*g.stepM+(i*g.across+j)*g.ldf:], g.stepM, in[a*long+g.side*j*g.f:], g.f,
+					g.f)
 			}
 		}
 	})
@@ -88,10 +87,8 @@ func (b *Backend) winoSum(s *winoSums, rows int, acc bool) {
 	work := s.n * s.to[0] * tiles * s.places * s.outs * columns * s.taps
 	b.shareWork(s.taps*s.places*panels, work, func(w *worker, i int) {
 		tap, place, j := i/(s.places*panels), i/panels%s.places, i%panels*b.k.nr
-		args := sumArgs{aStep: 4 * s.ldf, aNext: 4 * b.k.mr, b: address(s.v[place*s.stepV+j:]),
-			half:  4 * halfPanel,
-			bStep: 4 * s.ldc, table: address(tables[tap]), k: tiles, row: 4 * columns,
-			cNext: 4 * b.k.mr * columns}
+		args := sumArgs{aStep: 4 * s.ldf, aNext: 4 * b.k.mr, b: address(s.v[place*s.stepV+j:]), half: 4 * halfPanel,
+			bStep: 4 * s.ldc, table: address(tables[tap]), k: tiles, row: 4 * columns, cNext: 4 * b.k.mr * columns}
 		args.end = args.table + uintptr(8*len(tables[tap]))
 		if acc {
 			args.acc = 1

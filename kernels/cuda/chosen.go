@@ -83,8 +83,7 @@ func (c *Chosen) read() error {
 			continue
 		}
 		var l line
-		if err := json.Unmarshal(row, &l); err != nil || l.Shape == "" || l.Algorithm != "" &&
-			!c.valid(l.Algorithm) {
+		if err := json.Unmarshal(row, &l); err != nil || l.Shape == "" || l.Algorithm != "" && !c.valid(l.Algorithm) {
 			return fmt.Errorf("%s:%d: this is not an algorithm for a shape (%v); "+
 				"delete the file to have all chosen anew", c.file, i+1, err)
 		}
@@ -97,8 +96,7 @@ func (c *Chosen) read() error {
 
 // algorithm is that of a shape: the one that was chosen before, or what choose gives, which is kept. None
 // is empty.
-func (c *Chosen) algorithm(device string, library int, shape string, choose func() (string,
-	error)) (string, error) {
+func (c *Chosen) algorithm(device string, library int, shape string, choose func() (string, error)) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := choice{device, library, shape}

@@ -26,17 +26,15 @@ type Products struct {
 	// Version is the library's number of itself: 130100.
 	Version int
 
-	create, destroy, descCreate, descSet, layoutCreate, preferenceCreate, preferenceSet, heuristic,
-	matmul uintptr
+	create, destroy, descCreate, descSet, layoutCreate, preferenceCreate, preferenceSet, heuristic, matmul uintptr
 }
 
 func (l *Products) symbols() map[string]*uintptr {
 	return map[string]*uintptr{"cublasLtCreate": &l.create, "cublasLtDestroy": &l.destroy,
-		"cublasLtMatmulDescCreate":       &l.descCreate,
-		"cublasLtMatmulDescSetAttribute": &l.descSet, "cublasLtMatrixLayoutCreate": &l.layoutCreate,
-		"cublasLtMatmulPreferenceCreate":       &l.preferenceCreate,
-		"cublasLtMatmulPreferenceSetAttribute": &l.preferenceSet,
-		"cublasLtMatmulAlgoGetHeuristic":       &l.heuristic, "cublasLtMatmul": &l.matmul}
+		"cublasLtMatmulDescCreate": &l.descCreate, "cublasLtMatmulDescSetAttribute": &l.descSet,
+		"cublasLtMatrixLayoutCreate": &l.layoutCreate, "cublasLtMatmulPreferenceCreate": &l.preferenceCreate,
+		"cublasLtMatmulPreferenceSetAttribute": &l.preferenceSet, "cublasLtMatmulAlgoGetHeuristic": &l.heuristic,
+		"cublasLtMatmul": &l.matmul}
 }
 
 // FindProducts loads the library that LFACTOR_LIBCUBLASLT names, or the machine's. Without one, or with
@@ -47,8 +45,7 @@ func FindProducts() (*Products, error) {
 }
 
 // productLibrary says where cublasLt is looked for.
-var productLibrary = lookup{variable: ProductsVariable,
-	names:  []string{"libcublasLt.so.13", "libcublasLt.so.12"},
+var productLibrary = lookup{variable: ProductsVariable, names: []string{"libcublasLt.so.13", "libcublasLt.so.12"},
 	wheels: []string{"cu13/lib", "cublas/lib"}, pip: "nvidia-cublas"}
 
 // LoadProducts loads the library from a path or by its name.
@@ -141,8 +138,7 @@ type chosenShape struct {
 func (d *device) newEngine(l *Products, chosen *Chosen, timed int) (*engine, error) {
 	e := &engine{lib: l, chosen: chosen, timed: min(timed, timedMost), shapes: map[shape]*chosenShape{}}
 	return e, d.do(func() error {
-		return l.call("cublasLtCreate", l.create,
-			uintptr(unsafe.Pointer(&e.handle)))
+		return l.call("cublasLtCreate", l.create, uintptr(unsafe.Pointer(&e.handle)))
 	})
 }
 
@@ -202,8 +198,7 @@ func (x *issue) byLibrary(d tensor.DType, p product) bool {
 	a, okA := sideOf(p.n, p.k, p.bRow, p.bCol,
 		true) // the library's first operand is our second: it computes yᵀ
 	b, okB := sideOf(p.m, p.k, p.aRow, p.aCol, false)
-	if !okA || !okB || a.ld*d.Size()%ltAlign != 0 || b.ld*d.Size()%ltAlign != 0 ||
-		p.yRow*out.Size()%ltAlign != 0 {
+	if !okA || !okB || a.ld*d.Size()%ltAlign != 0 || b.ld*d.Size()%ltAlign != 0 || p.yRow*out.Size()%ltAlign != 0 {
 		return false
 	}
 	s := shape{d, out, p.m, p.n, p.k, a, b, p.yRow, p.add, bias}
@@ -221,8 +216,7 @@ func (x *issue) byLibrary(d tensor.DType, p product) bool {
 }
 
 // of describes a shape and finds its algorithm, once; fastest picks among the library's proposals.
-func (e *engine) of(s shape, device string,
-	fastest func(m matrices, all []result) (int, error)) (*chosenShape, error) {
+func (e *engine) of(s shape, device string, fastest func(m matrices, all []result) (int, error)) (*chosenShape, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if m := e.shapes[s]; m != nil {
@@ -279,9 +273,8 @@ func (e *engine) describe(of shape) (m matrices, err error) {
 		t  tensor.DType
 		s  side
 	}{{&m.a, of.in, of.a}, {&m.b, of.in, of.b}, {&m.d, of.out, side{of.n, of.m, of.row, false}}} {
-		err = l.call("cublasLtMatrixLayoutCreate", l.layoutCreate, uintptr(unsafe.Pointer(o.to)),
-			ltTypes[o.t], uintptr(o.s.rows),
-			uintptr(o.s.cols), uintptr(o.s.ld))
+		err = l.call("cublasLtMatrixLayoutCreate", l.layoutCreate, uintptr(unsafe.Pointer(o.to)), ltTypes[o.t],
+			uintptr(o.s.rows), uintptr(o.s.cols), uintptr(o.s.ld))
 		if err != nil {
 			return m, err
 		}
@@ -326,8 +319,7 @@ func (e *engine) propose(m matrices, most int) ([]result, error) {
 	r := make([]result, most)
 	var n int32
 	code, _, _ := purego.SyscallN(l.heuristic, e.handle, m.desc, m.a, m.b, m.d, m.d, wants, uintptr(most),
-		uintptr(unsafe.Pointer(&r[0])),
-		uintptr(unsafe.Pointer(&n)))
+		uintptr(unsafe.Pointer(&r[0])), uintptr(unsafe.Pointer(&n)))
 	switch {
 	case int32(code) == ltNotSupported || int32(code) == 0 && n == 0:
 		return nil, nil
@@ -370,8 +362,7 @@ func (x *issue) locate(e *engine, m matrices, p product, s shape) (at located, e
 	if s.bias { // calls of an engine are one after another
 		bias, err := x.aligned(p.bias, p.n*s.in.Size())
 		if err == nil {
-			err = l.call("cublasLtMatmulDescSetAttribute", l.descSet, m.desc, ltBias,
-				uintptr(unsafe.Pointer(&bias)), 8)
+			err = l.call("cublasLtMatmulDescSetAttribute", l.descSet, m.desc, ltBias, uintptr(unsafe.Pointer(&bias)), 8)
 		}
 		if err != nil {
 			return at, err
@@ -395,11 +386,9 @@ func (x *issue) start(e *engine, m *chosenShape, at located, add bool) error {
 		beta = 1
 	}
 	l := e.lib
-	return l.call("cublasLtMatmul", l.matmul, e.handle, m.desc, uintptr(unsafe.Pointer(&one)),
-		uintptr(at.first), m.a, uintptr(at.second), m.b,
-		uintptr(unsafe.Pointer(&beta)), uintptr(at.to), m.d, uintptr(at.to), m.d,
-		uintptr(unsafe.Pointer(&m.algorithm[0])), uintptr(at.work), ltWorkspace,
-		x.d.stream)
+	return l.call("cublasLtMatmul", l.matmul, e.handle, m.desc, uintptr(unsafe.Pointer(&one)), uintptr(at.first),
+		m.a, uintptr(at.second), m.b, uintptr(unsafe.Pointer(&beta)), uintptr(at.to), m.d, uintptr(at.to), m.d,
+		uintptr(unsafe.Pointer(&m.algorithm[0])), uintptr(at.work), ltWorkspace, x.d.stream)
 }
 
 // address is where an operand lies, a tensor or an address.
@@ -425,9 +414,8 @@ func (x *issue) aligned(a any, bytes int) (uint64, error) {
 
 // describeProducts says in a line what does the products.
 func describeProducts() string {
-	return describeLibrary(productLibrary, LoadProducts, "products by the project's kernel",
-		func(l *Products) string {
-			return fmt.Sprintf("products by cublasLt %d.%d.%d, %s", l.Version/10000, l.Version/100%100,
-				l.Version%100, l.Path)
-		})
+	return describeLibrary(productLibrary, LoadProducts, "products by the project's kernel", func(l *Products) string {
+		return fmt.Sprintf("products by cublasLt %d.%d.%d, %s", l.Version/10000, l.Version/100%100,
+			l.Version%100, l.Path)
+	})
 }

@@ -26,9 +26,8 @@ func timedProposals() (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > timedMost {
-		return 0, fmt.Errorf("%s=%s: want a number of algorithms from 1, which times none, to %d",
-			TimedVariable,
-			text, timedMost)
+		return 0, fmt.Errorf("%s=%s: want a number of algorithms from 1, which times none, to %d", TimedVariable, text,
+			timedMost)
 	}
 	return n, nil
 }

@@ -29,17 +29,14 @@ type Attentions struct {
 	// Version is the library's number of itself: 92801.
 	Version int
 
-	create, destroy, setStream, newDescriptor, endDescriptor, set, get, finalize, execute, name,
-	why uintptr
+	create, destroy, setStream, newDescriptor, endDescriptor, set, get, finalize, execute, name, why uintptr
 }
 
 func (l *Attentions) symbols() map[string]*uintptr {
-	return map[string]*uintptr{"cudnnCreate": &l.create, "cudnnDestroy": &l.destroy,
-		"cudnnSetStream": &l.setStream, "cudnnBackendCreateDescriptor": &l.newDescriptor,
-		"cudnnBackendDestroyDescriptor": &l.endDescriptor, "cudnnBackendSetAttribute": &l.set,
-		"cudnnBackendGetAttribute": &l.get, "cudnnBackendFinalize": &l.finalize,
-		"cudnnBackendExecute": &l.execute, "cudnnGetErrorString": &l.name,
-		"cudnnGetLastErrorString": &l.why}
+	return map[string]*uintptr{"cudnnCreate": &l.create, "cudnnDestroy": &l.destroy, "cudnnSetStream": &l.setStream,
+		"cudnnBackendCreateDescriptor": &l.newDescriptor, "cudnnBackendDestroyDescriptor": &l.endDescriptor,
+		"cudnnBackendSetAttribute": &l.set, "cudnnBackendGetAttribute": &l.get, "cudnnBackendFinalize": &l.finalize,
+		"cudnnBackendExecute": &l.execute, "cudnnGetErrorString": &l.name, "cudnnGetLastErrorString": &l.why}
 }
 
 // attentionLibrary says where cuDNN is looked for.

@@ -120,8 +120,7 @@ func sameRows(a, b *tensor.Tensor) bool {
 
 // attendByLibrary runs attention by the library and reports whether it has; operands are by their number
 // in a graph, results are those of outs. What decides is the shape alone.
-func (x *issue) attendByLibrary(a attention, backward bool, operands map[int64]*tensor.Tensor,
-	outs ...int64) bool {
+func (x *issue) attendByLibrary(a attention, backward bool, operands map[int64]*tensor.Tensor, outs ...int64) bool {
 	if x.d.attends == nil || x.err != nil || backward && x.d.attends.lib.Version < wholeCuDNN {
 		return false
 	}

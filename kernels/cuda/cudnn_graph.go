@@ -40,10 +40,9 @@ const (
 	backwardMostQ, backwardMostK                                      = 2865, 2866
 	backwardGraph, backwardGraphIn, backwardGraphOut                  = 2867, 2868, 2869
 	backwardBordersQ, backwardBordersK                                = 2870, 2871
-	bandX, bandLengthK, bandLengthQ, bandLeft, bandB, bandY, bandTest = 3000, 3001, 3002, 3003, 3005,
-		3006, 3007
-	bandBordersK, bandBordersQ       = 3008, 3009
-	softmaxX, softmaxY, softmaxStats = 3100, 3101, 3102
+	bandX, bandLengthK, bandLengthQ, bandLeft, bandB, bandY, bandTest = 3000, 3001, 3002, 3003, 3005, 3006, 3007
+	bandBordersK, bandBordersQ                                        = 3008, 3009
+	softmaxX, softmaxY, softmaxStats                                  = 3100, 3101, 3102
 
 	testGT, testGE               = 302, 303
 	noteNotTheSame               = 4 // an engine whose bits differ from run to run
@@ -122,8 +121,7 @@ func (g *graph) new(kind uintptr) (d uintptr) {
 	if g.err != nil {
 		return 0
 	}
-	g.err = g.lib.call("cudnnBackendCreateDescriptor", g.lib.newDescriptor, kind,
-		uintptr(unsafe.Pointer(&d)))
+	g.err = g.lib.call("cudnnBackendCreateDescriptor", g.lib.newDescriptor, kind, uintptr(unsafe.Pointer(&d)))
 	if g.err == nil {
 		g.made = append(g.made, d)
 	}
@@ -172,8 +170,7 @@ func (g *graph) read(d uintptr, attribute, kind uintptr, n int, p unsafe.Pointer
 
 // matrix describes an operand of four dimensions; ragged is a descriptor of borders, in rows of rowSize
 // elements, or 0.
-func (g *graph) matrix(id int64, dtype int32, dims, strides [4]int64, ragged uintptr,
-	rowSize int64) uintptr {
+func (g *graph) matrix(id int64, dtype int32, dims, strides [4]int64, ragged uintptr, rowSize int64) uintptr {
 	d := g.new(dnnTensor)
 	g.ints(d, tensorID, id)
 	g.enum(d, tensorDType, typeDType, dtype)
@@ -229,10 +226,9 @@ func (g *graph) attention(s attentionShape) uintptr {
 	mask, in, out := g.mask(s, scores, bordersQ, bordersK)
 	if s.backward {
 		d := g.new(dnnBackward)
-		for attribute, x := range map[uintptr]uintptr{backwardQ: rows(idQ), backwardK: keys(idK),
-			backwardV: keys(idV), backwardO: rows(idO), backwardStats: stats(), backwardDO: rows(idDO),
-			backwardDQ: rows(idDQ), backwardDK: keys(idDK), backwardDV: keys(idDV),
-			backwardScale: g.scalar(idScale, dnnFloat)} {
+		for attribute, x := range map[uintptr]uintptr{backwardQ: rows(idQ), backwardK: keys(idK), backwardV: keys(idV),
+			backwardO: rows(idO), backwardStats: stats(), backwardDO: rows(idDO), backwardDQ: rows(idDQ),
+			backwardDK: keys(idDK), backwardDV: keys(idDV), backwardScale: g.scalar(idScale, dnnFloat)} {
 			g.refer(d, attribute, x)
 		}
 		if bordersQ != 0 {
@@ -250,9 +246,8 @@ func (g *graph) attention(s attentionShape) uintptr {
 	g.refer(soft, softmaxStats, stats())
 	g.finish(soft)
 	d := g.new(dnnForward)
-	for attribute, x := range map[uintptr]uintptr{forwardQ: rows(idQ), forwardK: keys(idK),
-		forwardV: keys(idV), forwardO: rows(idO), forwardScale: g.scalar(idScale, dnnFloat),
-		forwardSoftmax: soft} {
+	for attribute, x := range map[uintptr]uintptr{forwardQ: rows(idQ), forwardK: keys(idK), forwardV: keys(idV),
+		forwardO: rows(idO), forwardScale: g.scalar(idScale, dnnFloat), forwardSoftmax: soft} {
 		g.refer(d, attribute, x)
 	}
 	if bordersQ != 0 {

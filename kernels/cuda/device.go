@@ -44,8 +44,7 @@ func (l *Library) open(index int) (*device, error) {
 		return nil, err
 	}
 	if index < 0 || index >= n {
-		return nil, fmt.Errorf("there is no device cuda:%d; the driver has %d (CUDA_VISIBLE_DEVICES "+
-			"hides others)",
+		return nil, fmt.Errorf("there is no device cuda:%d; the driver has %d (CUDA_VISIBLE_DEVICES hides others)",
 			index, n)
 	}
 	d := &device{lib: l, functions: map[string]uintptr{}}
@@ -135,8 +134,7 @@ func (d *device) Ails() []string { return d.health.news() }
 // Alloc implements accel.Driver.
 func (d *device) Alloc(n int) (addr uint64, err error) {
 	err = d.do(func() error {
-		return d.lib.call("cuMemAlloc", d.lib.alloc, uintptr(unsafe.Pointer(&addr)),
-			uintptr(n))
+		return d.lib.call("cuMemAlloc", d.lib.alloc, uintptr(unsafe.Pointer(&addr)), uintptr(n))
 	})
 	return addr, err
 }
@@ -145,8 +143,7 @@ func (d *device) Alloc(n int) (addr uint64, err error) {
 func (d *device) Free(addr uint64) {
 	_ = d.raise()           // a device that failed says so elsewhere
 	_ = d.do(func() error { // a device that failed says so elsewhere
-		return d.lib.call("cuMemFree", d.lib.free,
-			uintptr(addr))
+		return d.lib.call("cuMemFree", d.lib.free, uintptr(addr))
 	}) // fails only where the device is lost
 }
 
@@ -154,8 +151,7 @@ func (d *device) Free(addr uint64) {
 func (d *device) Pinned(n int) ([]byte, error) {
 	var p unsafe.Pointer
 	err := d.do(func() error {
-		return d.lib.call("cuMemHostAlloc", d.lib.pinned, uintptr(unsafe.Pointer(&p)), uintptr(n),
-			pinnedPortable)
+		return d.lib.call("cuMemHostAlloc", d.lib.pinned, uintptr(unsafe.Pointer(&p)), uintptr(n), pinnedPortable)
 	})
 	if err != nil {
 		return nil, err

@@ -47,8 +47,7 @@ func (l *Library) Describe(index int) (Info, error) {
 		return i, err
 	}
 	var total uint64
-	if err := l.call("cuDeviceTotalMem", l.deviceTotal, uintptr(unsafe.Pointer(&total)),
-		uintptr(dev)); err != nil {
+	if err := l.call("cuDeviceTotalMem", l.deviceTotal, uintptr(unsafe.Pointer(&total)), uintptr(dev)); err != nil {
 		return i, err
 	}
 	i.Memory = int64(total)
@@ -73,8 +72,7 @@ func (l *Library) identify(dev int32, i *Info) error {
 	}
 	i.Name = cString(&text[0])
 	var id [16]byte
-	if err := l.call("cuDeviceGetUuid", l.deviceUUID, uintptr(unsafe.Pointer(&id[0])),
-		uintptr(dev)); err != nil {
+	if err := l.call("cuDeviceGetUuid", l.deviceUUID, uintptr(unsafe.Pointer(&id[0])), uintptr(dev)); err != nil {
 		return err
 	}
 	x := hex.EncodeToString(id[:])
@@ -114,6 +112,5 @@ func (l *Library) find(which string, devices int) (int, error) {
 	if strings.HasPrefix(which, migPrefix) {
 		why += "; a MIG slice is seen where it is named there"
 	}
-	return 0, fmt.Errorf("there is no device cuda:%s; the driver has %s (%s)", which,
-		strings.Join(all, ", "), why)
+	return 0, fmt.Errorf("there is no device cuda:%s; the driver has %s (%s)", which, strings.Join(all, ", "), why)
 }

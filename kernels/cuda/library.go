@@ -102,9 +102,8 @@ func Load() (*Library, error) {
 		}
 		tried = append(tried, p)
 	}
-	return nil, fmt.Errorf("no CUDA driver: libcuda.so.1 was looked for as %s; "+
-		"install NVIDIA's driver, or name the library in %s, or set device: cpu", strings.Join(tried, ", "),
-		LibraryVariable)
+	return nil, fmt.Errorf("no CUDA driver: libcuda.so.1 was looked for as %s; install NVIDIA's driver, or name "+
+		"the library in %s, or set device: cpu", strings.Join(tried, ", "), LibraryVariable)
 }
 
 // missingError is a library that cannot be loaded at all.

@@ -32,8 +32,7 @@ func (k lookup) missing() string {
 	if k.pip == "" {
 		from = "it comes with NVIDIA's driver"
 	}
-	return ": no " + strings.Join(k.names, " or ") + " was found; " + from + ", or name the library in " +
-		k.variable
+	return ": no " + strings.Join(k.names, " or ") + " was found; " + from + ", or name the library in " + k.variable
 }
 
 // places are paths and names to try, in order: the system's loader, CUDA's folder, and the packages of the
@@ -96,8 +95,7 @@ func find[L any](k lookup, load func(path string) (*L, error)) (l *L, unfit, err
 
 // describeLibrary says in a line what does a work: the library, as with tells, or without it the project's
 // own.
-func describeLibrary[L any](k lookup, load func(string) (*L, error), own string,
-	with func(*L) string) string {
+func describeLibrary[L any](k lookup, load func(string) (*L, error), own string, with func(*L) string) string {
 	switch l, unfit, err := find(k, load); {
 	case err != nil:
 		return own + ": " + err.Error()

@@ -28,15 +28,11 @@ type Manager struct {
 }
 
 func (l *Manager) symbols() map[string]*uintptr {
-	return map[string]*uintptr{"nvmlDeviceGetHandleByUUID": &l.byUUID,
-		"nvmlDeviceIsMigDeviceHandle":                  &l.isSlice,
-		"nvmlDeviceGetDeviceHandleFromMigDeviceHandle": &l.whole,
-		"nvmlDeviceGetTotalEccErrors":                  &l.errors,
-		"nvmlDeviceGetClockInfo":                       &l.clock,
-		"nvmlDeviceGetMaxClockInfo":                    &l.clockLimit,
-		"nvmlDeviceGetCurrentClocksEventReasons":       &l.reasons,
-		"nvmlEventSetCreate":                           &l.newEvents,
-		"nvmlDeviceRegisterEvents":                     &l.register, "nvmlEventSetWait_v2": &l.nextEvent}
+	return map[string]*uintptr{"nvmlDeviceGetHandleByUUID": &l.byUUID, "nvmlDeviceIsMigDeviceHandle": &l.isSlice,
+		"nvmlDeviceGetDeviceHandleFromMigDeviceHandle": &l.whole, "nvmlDeviceGetTotalEccErrors": &l.errors,
+		"nvmlDeviceGetClockInfo": &l.clock, "nvmlDeviceGetMaxClockInfo": &l.clockLimit,
+		"nvmlDeviceGetCurrentClocksEventReasons": &l.reasons, "nvmlEventSetCreate": &l.newEvents,
+		"nvmlDeviceRegisterEvents": &l.register, "nvmlEventSetWait_v2": &l.nextEvent}
 }
 
 // managerLibrary says where NVML is looked for.
@@ -108,8 +104,7 @@ var throttles = []struct {
 	bit  uint64
 	text string
 }{{0x08, "the hardware slows it down"}, {0x20, "it is too warm (the driver slows it down)"},
-	{0x40, "it is too warm (the hardware slows it down)"},
-	{0x80, "the supply of power slows it down"}}
+	{0x40, "it is too warm (the hardware slows it down)"}, {0x80, "the supply of power slows it down"}}
 
 // device is the library's handle of a device, and of the GPU that a slice is of; ok is false for one that it
 // does not know.
@@ -169,8 +164,7 @@ func (l *Manager) describe(i Info) []string {
 	tells(l.reasons, h, uintptr(unsafe.Pointer(&why)))
 	for _, t := range throttles {
 		if why&t.bit != 0 {
-			lines = append(lines, fmt.Sprintf("%sdevice cuda:%d has a low clock: %s", kernels.Warning,
-				i.Index, t.text))
+			lines = append(lines, fmt.Sprintf("%sdevice cuda:%d has a low clock: %s", kernels.Warning, i.Index, t.text))
 		}
 	}
 	return lines

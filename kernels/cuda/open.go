@@ -55,8 +55,7 @@ func open(o kernels.Options) (kernels.Backend, error) {
 		return nil, err
 	}
 	return l.New(index, Settings{Manager: manager, Ranges: ranges, Timed: timed, Absent: onProcessor(o.Strict),
-		Products: products, Attentions: attentions,
-		Exchange: exchange, Dir: o.Dir})
+		Products: products, Attentions: attentions, Exchange: exchange, Dir: o.Dir})
 }
 
 // absent says why no device can be used here.
@@ -94,9 +93,8 @@ func describe() []string {
 			lines = append(lines, fmt.Sprintf("device cuda:%d: %v", i, err))
 			continue
 		}
-		lines = append(lines,
-			fmt.Sprintf("device cuda:%d (%s) has %s, %d multiprocessors, capability %d.%d: %s", i, d.Name,
-				tensor.Bytes(d.Memory), d.Multiprocessors, d.Major, d.Minor, d.kernels()))
+		lines = append(lines, fmt.Sprintf("device cuda:%d (%s) has %s, %d multiprocessors, capability %d.%d: %s", i,
+			d.Name, tensor.Bytes(d.Memory), d.Multiprocessors, d.Major, d.Minor, d.kernels()))
 		lines = append(lines, manager.describe(d)...)
 	}
 	return lines
@@ -158,8 +156,7 @@ func (l *Library) New(index int, s Settings) (*accel.Device, error) {
 			return nil, err
 		}
 		if d.attends, err = d.newAttender(s.Attentions, chosen); err != nil {
-			return nil, fmt.Errorf("%s on cuda:%d (%s): %w; %s=none does without it",
-				s.Attentions.Path, index,
+			return nil, fmt.Errorf("%s on cuda:%d (%s): %w; %s=none does without it", s.Attentions.Path, index,
 				d.info.Name, err, AttentionVariable)
 		}
 	}
@@ -192,8 +189,7 @@ func (l *Library) NewOn(index int, absent accel.Absent,
 
 // onProcessor runs on the processor what a device does not have.
 func onProcessor(strict bool) accel.Absent {
-	return accel.Absent{Strict: strict, Tell: os.Stderr, Open: func() (kernels.Backend,
-		error) {
+	return accel.Absent{Strict: strict, Tell: os.Stderr, Open: func() (kernels.Backend, error) {
 		return kernels.Open(kernels.CPU, kernels.Options{})
 	}}
 }

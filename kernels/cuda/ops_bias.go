@@ -32,9 +32,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 // biased names the operands of attention with a bias, which lies behind the borders.
 func (x *issue) biased(q, k, v *tensor.Tensor, more int) attention {
 	b := x.in(more + 2)
-	return attention{q: q, k: k, v: v, cuQ: x.in(more), cuK: x.in(more + 1), bias: b,
-		far: (b.Shape[0] - 1) / 2, t: q.Shape[0], s: k.Shape[0], h: q.Shape[1], g: k.Shape[1], d: q.Shape[2],
-		e: v.Shape[2]}
+	return attention{q: q, k: k, v: v, cuQ: x.in(more), cuK: x.in(more + 1), bias: b, far: (b.Shape[0] - 1) / 2,
+		t: q.Shape[0], s: k.Shape[0], h: q.Shape[1], g: k.Shape[1], d: q.Shape[2], e: v.Shape[2]}
 }
 
 // biasWidth is the kernel for heads of this width: T5's are 64 wide.
@@ -94,8 +93,7 @@ func (x *issue) peak() {
 	if q.DType.Size() == 2 {
 		width := x.attentionWidth(a.d, 0)
 		w := map[string]int{"_64": 64, "_128": 128, "_256": 256}[width]
-		name, g = name+width, grid{x: parts(a.t, 64), y: a.h, threads: 128,
-			shared: 2 * (64 + 2*32) * (w + 8)}
+		name, g = name+width, grid{x: parts(a.t, 64), y: a.h, threads: 128, shared: 2 * (64 + 2*32) * (w + 8)}
 	}
 	if x.absent {
 		return

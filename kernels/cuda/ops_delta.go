@@ -13,9 +13,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.CausalConvDX: func(x *issue) { x.conv(1) },
 	kernels.CausalConvDW: func(x *issue) {
 		dy, dw := x.in(0), x.out(0)
-		x.launch(typed("causal_conv_dw", dy), rowwise(dw.Len(), dy.Shape[0]), x.in(1), dy, nil, x.in(2),
-			nil, dw, dy.Shape[0],
-			dw.Shape[0], dw.Shape[1], x.in(2).Len()-1, -1, x.accumulates(0))
+		x.launch(typed("causal_conv_dw", dy), rowwise(dw.Len(), dy.Shape[0]), x.in(1), dy, nil, x.in(2), nil, dw,
+			dy.Shape[0], dw.Shape[0], dw.Shape[1], x.in(2).Len()-1, -1, x.accumulates(0))
 	},
 	kernels.DeltaGates: func(x *issue) {
 		a := x.in(0)
@@ -24,9 +23,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.DeltaGatesBwd: func(x *issue) {
 		a := x.in(2)
-		x.launch(typed("delta_gates_bwd", a), each(a.Len()), x.in(0), x.in(1), a, x.in(3), x.in(4),
-			x.in(5), x.out(0), x.out(1),
-			a.Len(), lastDim(a))
+		x.launch(typed("delta_gates_bwd", a), each(a.Len()), x.in(0), x.in(1), a, x.in(3), x.in(4), x.in(5), x.out(0),
+			x.out(1), a.Len(), lastDim(a))
 	},
 	kernels.DeltaRule:    (*issue).deltaRule,
 	kernels.DeltaRuleBwd: (*issue).deltaRuleBwd,
@@ -35,9 +33,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 // conv launches a convolution along rows before a row (-1) or behind it (1).
 func (x *issue) conv(way int) {
 	a, w := x.in(0), x.in(1)
-	x.launch(typed("causal_conv", a), each(a.Len()), a, nil, w, x.in(2), x.out(0), nil, a.Shape[0],
-		w.Shape[0], w.Shape[1],
-		x.in(2).Len()-1, way, false)
+	x.launch(typed("causal_conv", a), each(a.Len()), a, nil, w, x.in(2), x.out(0), nil, a.Shape[0], w.Shape[0],
+		w.Shape[1], x.in(2).Len()-1, way, false)
 }
 
 // delta are the fields of the struct Delta.
@@ -49,9 +46,8 @@ type delta struct {
 }
 
 func (x *issue) delta(name string, g grid, a delta) {
-	x.launch(name, g, a.q, a.k, a.v, orNil(a.dout), a.g, a.beta, a.cu, a.o, orNil(a.dv), a.start, a.old,
-		a.dq, a.dk, a.dg, a.dbeta,
-		a.h, a.n, a.d, a.e, a.first, x.c.Attr.F[0])
+	x.launch(name, g, a.q, a.k, a.v, orNil(a.dout), a.g, a.beta, a.cu, a.o, orNil(a.dv), a.start, a.old, a.dq, a.dk,
+		a.dg, a.dbeta, a.h, a.n, a.d, a.e, a.first, x.c.Attr.F[0])
 }
 
 const (
@@ -62,8 +58,7 @@ const (
 // blocks is a block for each value head of the sequences from the first on. It is absent where a state
 // does not fit into a block.
 func (x *issue) blocks(a delta, sequences, vectors int) grid {
-	g := grid{x: sequences, y: a.n, threads: rowwise(1, max(a.d, a.e)).threads, shared: 4 * (a.d*a.e +
-		vectors)}
+	g := grid{x: sequences, y: a.n, threads: rowwise(1, max(a.d, a.e)).threads, shared: 4 * (a.d*a.e + vectors)}
 	if g.shared > x.d.info.SharedMemory {
 		x.absent = true
 	}
@@ -93,9 +88,8 @@ func (x *issue) deltaRule() {
 
 func (x *issue) deltaRuleBwd() {
 	q, v, cu := x.in(1), x.in(3), x.in(6)
-	a := delta{dout: x.in(0), q: q, k: x.in(2), v: v, g: x.in(4), beta: x.in(5), cu: cu, o: nil,
-		dv: x.out(2), dg: x.out(3),
-		dbeta: x.out(4), h: q.Shape[1], n: v.Shape[1], d: lastDim(q), e: lastDim(v)}
+	a := delta{dout: x.in(0), q: q, k: x.in(2), v: v, g: x.in(4), beta: x.in(5), cu: cu, o: nil, dv: x.out(2),
+		dg: x.out(3), dbeta: x.out(4), h: q.Shape[1], n: v.Shape[1], d: lastDim(q), e: lastDim(v)}
 	t, c, size := q.Shape[0], cu.Len()-1, 4*a.d*a.e
 	some := max(1, min(c, deltaWork/max(1, deltaTokens*size*a.n)))
 	g := x.blocks(a, some, 4*a.d+3*a.e)
@@ -111,6 +105,5 @@ func (x *issue) deltaRuleBwd() {
 		g.x = min(some, c-a.first)
 		x.delta(typed("delta_rule_bwd", q), g, a)
 	}
-	x.launch(typed("delta_heads", q), each(q.Len()), a.dq, a.dk, cu, x.out(0), x.out(1), q.Len(), c, a.h,
-		a.n, a.d)
+	x.launch(typed("delta_heads", q), each(q.Len()), a.dq, a.dk, cu, x.out(0), x.out(1), q.Len(), c, a.h, a.n, a.d)
 }

@@ -125,8 +125,7 @@ type balance struct {
 }
 
 func (x *issue) balance(logits, cu *tensor.Tensor) balance {
-	return balance{logits: logits, cu: cu, t: logits.Shape[0], e: lastDim(logits), k: x.c.Attr.I[0],
-		c: cu.Len() - 1}
+	return balance{logits: logits, cu: cu, t: logits.Shape[0], e: lastDim(logits), k: x.c.Attr.I[0], c: cu.Len() - 1}
 }
 
 // tokens is a warp for each token with room for so many float64 an expert.
@@ -134,9 +133,8 @@ func (b balance) tokens(n int) grid { return grid{x: b.t, threads: 32, shared: 8
 
 func (x *issue) balanced(name string, g grid, b balance) {
 	at := x.c.Attr
-	x.launch(name, g, b.logits, b.dsums, b.seed, b.sumsIn, b.cu, b.idx, b.share, b.each, b.top, b.sums,
-		b.loss, b.dlogits,
-		b.t, b.e, b.k, at.I[1], at.I[2], b.c, b.add, at.F[0])
+	x.launch(name, g, b.logits, b.dsums, b.seed, b.sumsIn, b.cu, b.idx, b.share, b.each, b.top, b.sums, b.loss,
+		b.dlogits, b.t, b.e, b.k, at.I[1], at.I[2], b.c, b.add, at.F[0])
 }
 
 // shares computes each token's shares and its best experts.

@@ -209,8 +209,7 @@ func (x *issue) lossAndGradients() {
 	weight, rows := x.in(3), min(b.t, b.group)
 	lse, hit := x.work(b.t, 4), x.work(b.t, 4)
 	e := numerators{at: x.work(rows*b.row, b.size), row: b.row, top: x.work(rows*b.blocks, 4)}
-	g := backward{lse: lse, weight: weight, seed: x.in(4), dx: x.out(2), dw: x.out(3),
-		add: x.accumulates(1), dz: e.at}
+	g := backward{lse: lse, weight: weight, seed: x.in(4), dx: x.out(2), dw: x.out(3), add: x.accumulates(1), dz: e.at}
 	if b.t == 0 && !g.add {
 		x.clear(g.dw, 0)
 	}

@@ -160,9 +160,7 @@ func (x *issue) sortedAt(idx uint64, n, rows, first int) uint64 {
 	const block = 512 // kSorted
 	padded := parts(n, block) * block
 	from, to := x.work(padded, 8), x.work(padded, 8)
-	x.launch("sort_blocks", grid{x: padded / block, threads: block / 2}, idx, nil, from, n, first, rows,
-		block,
-		padded)
+	x.launch("sort_blocks", grid{x: padded / block, threads: block / 2}, idx, nil, from, n, first, rows, block, padded)
 	for run := block; run < padded; run *= 2 {
 		x.launch("sort_merge", each(padded), nil, from, to, n, first, rows, run, padded)
 		from, to = to, from

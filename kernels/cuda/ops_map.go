@@ -50,8 +50,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.SGD:     func(x *issue) { x.update("sgd", nil, x.out(2)) },
 	kernels.SignStep: func(x *issue) {
 		g, p := x.in(0), x.out(0)
-		x.launch("sign_step", each(g.Len()), g, nil, x.in(1), p, nil, nil, nil, g.Len(), 0, false,
-			x.c.Attr.F[0])
+		x.launch("sign_step", each(g.Len()), g, nil, x.in(1), p, nil, nil, nil, g.Len(), 0, false, x.c.Attr.F[0])
 	},
 	kernels.SumSquares: func(x *issue) {
 		if x.laterSum() {
@@ -82,8 +81,7 @@ func (x *issue) mapOver(name string, kind int, g grid) {
 	if x.c.Op == kernels.Dropout { // a row is all that belongs to one key
 		d = tensor.Len(y.Shape[1:])
 	}
-	x.launch(typed(name, y), g, x.in(0), x.in(1), x.in(2), y, x.out(1), y.Len(), max(d, 1), kind,
-		x.c.Attr.F[0])
+	x.launch(typed(name, y), g, x.in(0), x.in(1), x.in(2), y, x.out(1), y.Len(), max(d, 1), kind, x.c.Attr.F[0])
 }
 
 // cast converts, or copies what has the dtype already.
@@ -169,6 +167,5 @@ func (x *issue) update(name string, v, q *tensor.Tensor) {
 	if q != nil {
 		code = int(q.DType)
 	}
-	x.launch(name, each(g.Len()), g, x.in(1), x.in(2), x.out(0), x.out(1), v, q, g.Len(), code,
-		x.c.Attr.I[0] == 1, 0.0)
+	x.launch(name, each(g.Len()), g, x.in(1), x.in(2), x.out(0), x.out(1), v, q, g.Len(), code, x.c.Attr.I[0] == 1, 0.0)
 }

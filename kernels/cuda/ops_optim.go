@@ -79,8 +79,7 @@ func (x *issue) adafactor() {
 	if g.Len() == 0 {
 		return
 	}
-	a := further{g: g, hyper: x.in(2), clip: x.in(3), more: x.in(1), p: x.out(0), m: x.out(1), rows: n,
-		width:    k,
+	a := further{g: g, hyper: x.in(2), clip: x.in(3), more: x.in(1), p: x.out(0), m: x.out(1), rows: n, width: k,
 		matrices: matrices, f0: kernels.AdafactorLeast}
 	if col := x.out(2); col != nil {
 		a.v = col
@@ -132,18 +131,15 @@ func (x *issue) orthogonalStep(at, to, gram, poly uint64, rows, columns int, tur
 	if turned {
 		row, column = 1, rows
 	}
-	x.product(tensor.F32, product{a: at, b: at, y: gram, m: rows, n: rows, k: columns, aRow: row,
-		aCol: column,
+	x.product(tensor.F32, product{a: at, b: at, y: gram, m: rows, n: rows, k: columns, aRow: row, aCol: column,
 		bRow: row, bCol: column, yRow: rows})
 	x.product(tensor.F32, product{a: gram, b: gram, y: poly, m: rows, n: rows, k: rows, aRow: rows, aCol: 1,
 		bRow: rows, bCol: 1, yRow: rows})
 	x.further("orthogonal_blend", each(rows*rows), further{g: gram, p: poly, n: rows * rows,
 		f0: kernels.OrthogonalB, f1: kernels.OrthogonalC})
-	x.further("orthogonal_blend", each(rows*columns), further{g: at, p: to, n: rows * columns,
-		f0: kernels.OrthogonalA})
+	x.further("orthogonal_blend", each(rows*columns), further{g: at, p: to, n: rows * columns, f0: kernels.OrthogonalA})
 	if turned { // (poly·X)ᵀ, since poly is symmetric
-		x.product(tensor.F32, product{a: at, b: poly, y: to, m: columns, n: rows, k: rows, aRow: rows,
-			aCol: 1,
+		x.product(tensor.F32, product{a: at, b: poly, y: to, m: columns, n: rows, k: rows, aRow: rows, aCol: 1,
 			bRow: rows, bCol: 1, yRow: rows, wide: true, add: true})
 		return
 	}

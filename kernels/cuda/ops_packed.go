@@ -66,6 +66,5 @@ func (x *issue) fake(name string, w, dy *tensor.Tensor) {
 		group = k
 	}
 	groups := parts(k, group)
-	x.launch(typed(name, w), rowwise(w.Rows()*groups, min(group, k)), w, dy, x.out(0), k, group, groups,
-		f.Bits)
+	x.launch(typed(name, w), rowwise(w.Rows()*groups, min(group, k)), w, dy, x.out(0), k, group, groups, f.Bits)
 }

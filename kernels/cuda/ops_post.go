@@ -45,14 +45,11 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.KindExperts: func(x *issue) {
 		y := x.out(0)
-		x.launch("kind_experts", each(y.Len()), x.in(0), x.in(1), y, y.Len(), max(1, lastDim(y)),
-			x.c.Attr.I[0],
-			false)
+		x.launch("kind_experts", each(y.Len()), x.in(0), x.in(1), y, y.Len(), max(1, lastDim(y)), x.c.Attr.I[0], false)
 	},
 	kernels.KindSurplus: func(x *issue) {
 		own, y := x.in(0), x.out(0)
-		x.launch("kind_surplus", rowwise(y.Len(), own.Len()), own, nil, y, own.Len(), y.Len(), 0,
-			x.accumulates(0))
+		x.launch("kind_surplus", rowwise(y.Len(), own.Len()), own, nil, y, own.Len(), y.Len(), 0, x.accumulates(0))
 	},
 })
 
@@ -69,8 +66,7 @@ func (x *issue) teacher(name string, g grid, part uint64) {
 		return
 	}
 	z := x.in(0)
-	x.launch(name, g, z, x.in(1), x.in(2), x.in(3), x.in(4), part, x.out(0), x.in(2).Len(), lastDim(z),
-		mixAt)
+	x.launch(name, g, z, x.in(1), x.in(2), x.in(3), x.in(4), part, x.out(0), x.in(2).Len(), lastDim(z), mixAt)
 }
 
 // logitsNLL is linear_lse of logits that are there, lse_join and token_nll.
@@ -85,13 +81,9 @@ func (x *issue) logitsNLL() {
 	b := losses{x: like, v: v, blocks: parts(v, kernels.LSEBlock)}
 	most, sum := x.work(rows*b.blocks, 4), x.work(rows*b.blocks, 4)
 	lse, joined, hit := x.work(rows, 4), x.work(rows, 4), x.work(rows, 4)
-	x.launch(typed("lse_block", like), x.columnBlocks(b, rows), z, target, most, sum, hit, nil, nil, nil,
-		rows, v,
+	x.launch(typed("lse_block", like), x.columnBlocks(b, rows), z, target, most, sum, hit, nil, nil, nil, rows, v,
 		0, b.blocks, 0, v, x.c.Attr.F[0], 0.0)
-	x.launch("lse_blocks", each(rows), nil, nil, most, sum, nil, lse, nil, nil, rows, 0, 0, b.blocks, 0, 0,
-		0.0,
-		0.0)
-	x.launch("lse_join", each(rows), lse, nil, nil, nil, nil, joined, nil, nil, rows, 1, 0, 0, 0, 0, 0.0,
-		0.0)
+	x.launch("lse_blocks", each(rows), nil, nil, most, sum, nil, lse, nil, nil, rows, 0, 0, b.blocks, 0, 0, 0.0, 0.0)
+	x.launch("lse_join", each(rows), lse, nil, nil, nil, nil, joined, nil, nil, rows, 1, 0, 0, 0, 0, 0.0, 0.0)
 	x.launch("token_nll", each(rows), joined, hit, target, y, rows)
 }

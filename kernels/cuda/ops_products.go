@@ -30,8 +30,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.LinearDW: func(x *issue) {
 		dy, a, dw := x.in(0), x.in(1), x.out(0)
 		n, k := lastDim(dy), lastDim(a)
-		p := product{a: dy, b: a, y: dw, m: n, n: k, k: a.Rows(), aRow: 1, aCol: n, bRow: 1, bCol: k,
-			yRow: k,
+		p := product{a: dy, b: a, y: dw, m: n, n: k, k: a.Rows(), aRow: 1, aCol: n, bRow: 1, bCol: k, yRow: k,
 			wide: true, add: x.accumulates(0)}
 		if !x.splitTerms(dy.DType, p) {
 			x.product(dy.DType, p)
@@ -55,9 +54,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 		dy, w, dx := x.in(0), x.in(1), x.out(0)
 		g, n, k := w.Shape[0], w.Shape[1], w.Shape[2]
 		if x.in(2) == nil {
-			x.heads(g, n, n*k, k, product{a: dy, b: w, y: dx, m: dy.Shape[0], n: k, k: n, aRow: g * n,
-				aCol: 1,
-				bRow: 1, bCol: k, yRow: g * k})
+			x.heads(g, n, n*k, k, product{a: dy, b: w, y: dx, m: dy.Shape[0], n: k, k: n, aRow: g * n, aCol: 1, bRow: 1,
+				bCol: k, yRow: g * k})
 			return
 		}
 		x.grouped(dx, k, product{a: dy, b: w, y: dx, m: dy.Shape[0], n: k, k: n, aRow: n, aCol: 1,
@@ -93,8 +91,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 			return
 		}
 		x.launch("attention_merge", each(o.Len()), a, b, x.in(1), x.in(3), o, x.out(1), o.Rows(), lastDim(o),
-			int(a.DType),
-			int(b.DType), int(o.DType))
+			int(a.DType), int(b.DType), int(o.DType))
 	},
 	kernels.CutParts: func(x *issue) {
 		at, n := x.c.Attr.I, x.in(0).Len()
@@ -109,8 +106,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.JoinHeadsBwd: func(x *issue) {
 		dy, r := x.in(0), lastDim(x.out(0))
 		t, h, n := dy.Shape[0], dy.Shape[1], lastDim(dy)-r
-		x.launch(typed("join_heads_bwd", dy), each(t*(r+h*n)), nil, nil, dy, nil, x.out(0), x.out(1), t,
-			h, r, n)
+		x.launch(typed("join_heads_bwd", dy), each(t*(r+h*n)), nil, nil, dy, nil, x.out(0), x.out(1), t, h, r, n)
 	},
 })
 
@@ -172,8 +168,7 @@ func (x *issue) hopper(d tensor.DType, p product, grouped string) (string, grid)
 		return "", grid{}
 	}
 	const stages = 4*(128+256)*64*2 + 1024
-	return name + "_" + d.String(), grid{x: parts(p.m, 128), y: parts(p.n, 256), threads: 256,
-		shared: stages}
+	return name + "_" + d.String(), grid{x: parts(p.m, 128), y: parts(p.n, 256), threads: 256, shared: stages}
 }
 
 // product launches y = a·bᵀ for operands of a dtype.
@@ -223,8 +218,7 @@ func (x *issue) splitTerms(d tensor.DType, p product) bool {
 	}
 	chunks := parts(p.k, splitChunk)
 	off, part := x.work(chunks+1, 4), x.work(chunks*p.m*p.n, 4)
-	x.launch("product_chunks", each(chunks+1), product{y: off, m: splitChunk, k: p.k,
-		groups: chunks}.fields()...)
+	x.launch("product_chunks", each(chunks+1), product{y: off, m: splitChunk, k: p.k, groups: chunks}.fields()...)
 	p.y, p.off, p.groups, p.yGroup, p.add = part, off, chunks, p.m*p.n, false
 	x.terms(d, p)
 	x.join(part, chunks, p.m*p.n)
@@ -312,10 +306,9 @@ func (x *issue) attendAs(name string, g grid, a attention) {
 	if a.bias != nil {
 		code = int(a.bias.DType)
 	}
-	x.launch(name, g, a.q, a.k, a.v, a.o, a.dout, a.lse, a.delta, a.cuQ, a.cuK, a.blocks,
-		a.posQ, a.posK, a.near, a.place, a.out, a.dq, a.dk, a.dv, a.lseOut, a.deltaOut,
-		a.t, a.s, a.h, a.g, a.d, a.e, a.cuQ.Len()-1, at.I[0] == 1, at.I[1], at.I[2], words, at.F[0], at.F[1],
-		a.bias, a.dbias, code, a.far, a.chunks)
+	x.launch(name, g, a.q, a.k, a.v, a.o, a.dout, a.lse, a.delta, a.cuQ, a.cuK, a.blocks, a.posQ, a.posK, a.near,
+		a.place, a.out, a.dq, a.dk, a.dv, a.lseOut, a.deltaOut, a.t, a.s, a.h, a.g, a.d, a.e, a.cuQ.Len()-1,
+		at.I[0] == 1, at.I[1], at.I[2], words, at.F[0], at.F[1], a.bias, a.dbias, code, a.far, a.chunks)
 }
 
 // attentionWidth is the kernel for heads of this width; more than 256 it does not have.
@@ -345,8 +338,7 @@ func (x *issue) attention(a attention) {
 		x.attendTensorCores("attention_tc", width, a)
 	default:
 		shared := (attnOwn+attnOther)*(a.d+1) + attnOther*a.e + attnOwn*attnOther
-		x.attend("attention"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads,
-			shared: 4 * shared}, a)
+		x.attend("attention"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads, shared: 4 * shared}, a)
 	}
 }
 
@@ -387,9 +379,8 @@ func (x *issue) attendTensorCores(name, width string, a attention) {
 
 func (x *issue) attentionBwd(a attention) {
 	a.dout, a.o, a.lse, a.dq, a.dk, a.dv = x.in(0), x.in(4), x.in(5), x.out(0), x.out(1), x.out(2)
-	if x.attendByLibrary(a, true, map[int64]*tensor.Tensor{idQ: a.q, idK: a.k, idV: a.v, idO: a.o,
-		idStats: a.lse, idDO: a.dout, idDQ: a.dq, idDK: a.dk, idDV: a.dv, idBordersQ: a.cuQ,
-		idBordersK: a.cuK}, idDQ, idDK, idDV) {
+	if x.attendByLibrary(a, true, map[int64]*tensor.Tensor{idQ: a.q, idK: a.k, idV: a.v, idO: a.o, idStats: a.lse,
+		idDO: a.dout, idDQ: a.dq, idDK: a.dk, idDV: a.dv, idBordersQ: a.cuQ, idBordersK: a.cuK}, idDQ, idDK, idDV) {
 		return
 	}
 	width := x.attentionWidth(a.d, a.e)

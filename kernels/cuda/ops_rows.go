@@ -80,8 +80,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 //
 //lfvet:params the operands of one operation, by the names of its contract
 func (x *issue) norm(name string, dy, a, w, b, mean, rstd, meanOut, rstdOut *tensor.Tensor) {
-	x.launch(typed(name, a), rowwise(a.Rows(), parts(lastDim(a), 8)), dy, a, w, b, mean, rstd, x.out(0),
-		meanOut,
+	x.launch(typed(name, a), rowwise(a.Rows(), parts(lastDim(a), 8)), dy, a, w, b, mean, rstd, x.out(0), meanOut,
 		rstdOut, lastDim(a), x.c.Attr.F[0], x.c.Attr.F[1])
 }
 

@@ -15,8 +15,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.ConvDX: func(x *issue) {
 		s := x.space(x.out(0), x.in(1), x.in(0))
-		x.launch(typed("conv_dx", x.out(0)), each(x.out(0).Len()),
-			s.fields(x.in(0), x.in(1), x.in(2), x.out(0))...)
+		x.launch(typed("conv_dx", x.out(0)), each(x.out(0).Len()), s.fields(x.in(0), x.in(1), x.in(2), x.out(0))...)
 	},
 	kernels.ConvDW: func(x *issue) {
 		dy, a, dw := x.in(0), x.in(1), x.out(0)
@@ -75,8 +74,7 @@ func (x *issue) space(a, w, y *tensor.Tensor) space {
 
 func (s space) fields(a, w, bias, y *tensor.Tensor) []any {
 	all := []any{a, w, orNil(bias), y, s.n, s.c, s.f, s.each, s.perGroup}
-	for _, l := range [][3]int{s.in, s.out, s.size,
-		{s.win[0].Stride, s.win[1].Stride, s.win[2].Stride},
+	for _, l := range [][3]int{s.in, s.out, s.size, {s.win[0].Stride, s.win[1].Stride, s.win[2].Stride},
 		{s.win[0].Dilation, s.win[1].Dilation, s.win[2].Dilation},
 		{s.win[0].Before, s.win[1].Before, s.win[2].Before}} {
 		all = append(all, l[0], l[1], l[2])

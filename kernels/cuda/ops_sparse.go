@@ -12,10 +12,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.VisibleKeys: func(x *issue) {
 		see := x.out(0)
 		a := attention{cuQ: x.in(0), cuK: x.in(1), out: see, lseOut: x.out(1), t: see.Shape[0]}
-		x.launch("visible_keys", each(a.t), nil, nil, nil, nil, nil, nil, nil, a.cuQ, a.cuK, nil, nil, nil,
-			nil, nil,
-			see, nil, nil, nil, a.lseOut, nil, a.t, 0, 0, 0, 0, 0, a.cuQ.Len()-1, true, 0, 0, 0, 0.0, 0.0,
-			nil, nil,
+		x.launch("visible_keys", each(a.t), nil, nil, nil, nil, nil, nil, nil, a.cuQ, a.cuK, nil, nil, nil, nil, nil,
+			see, nil, nil, nil, a.lseOut, nil, a.t, 0, 0, 0, 0, 0, a.cuQ.Len()-1, true, 0, 0, 0, 0.0, 0.0, nil, nil,
 			0, 0, 0)
 	},
 	kernels.AttentionSparse: func(x *issue) {
@@ -99,8 +97,7 @@ func (x *issue) sparseBwd() {
 	}
 	a.delta = x.work(a.t*a.h, 4)
 	a.sorted = x.sorted(a.idx, a.s, 0)
-	x.pick(typed("sparse_delta", a.q), grid{x: parts(a.t*a.h, attnThreads/32), y: 1, threads: attnThreads},
-		a)
+	x.pick(typed("sparse_delta", a.q), grid{x: parts(a.t*a.h, attnThreads/32), y: 1, threads: attnThreads}, a)
 	x.pick(typed("sparse_dq"+width, a.q), queries, a)
 	x.pick(typed("sparse_dkv", a.q), keys, a)
 }
@@ -123,9 +120,8 @@ const indexWidth = 512
 
 // indexer names the operands that the operations of the indexer share.
 func (x *issue) indexer(in []*tensor.Tensor) indexer {
-	a := indexer{iq: in[0], ik: in[1], iw: in[2], q: in[3], k: in[4], see: in[5], mean: in[6],
-		idx: optional(in, 7),
-		t:   in[0].Shape[0], s: in[1].Shape[0], m: in[0].Shape[1], r: in[0].Shape[2], h: in[3].Shape[1],
+	a := indexer{iq: in[0], ik: in[1], iw: in[2], q: in[3], k: in[4], see: in[5], mean: in[6], idx: optional(in, 7),
+		t: in[0].Shape[0], s: in[1].Shape[0], m: in[0].Shape[1], r: in[0].Shape[2], h: in[3].Shape[1],
 		g: in[4].Shape[1], d: in[3].Shape[2]}
 	a.n = a.s
 	if a.idx != nil {
@@ -138,10 +134,9 @@ func (x *issue) indexer(in []*tensor.Tensor) indexer {
 }
 
 func (x *issue) index(name string, g grid, a indexer) {
-	x.launch(name, g, a.iq, a.ik, a.iw, a.q, a.k, a.see, a.idx, a.mean, a.dloss, a.z, a.sorted, a.log,
-		a.share,
-		a.score, a.part, a.out, a.diq, a.diw, a.sum, a.first, a.count, a.s, a.m, a.r, a.h, a.g, a.d, a.n,
-		a.idx != nil, a.again, x.c.Attr.F[0], x.c.Attr.F[1])
+	x.launch(name, g, a.iq, a.ik, a.iw, a.q, a.k, a.see, a.idx, a.mean, a.dloss, a.z, a.sorted, a.log, a.share, a.score,
+		a.part, a.out, a.diq, a.diw, a.sum, a.first, a.count, a.s, a.m, a.r, a.h, a.g, a.d, a.n, a.idx != nil, a.again,
+		x.c.Attr.F[0], x.c.Attr.F[1])
 }
 
 // indexChunks calls f for chunks of queries, with room for three numbers of each query and key.
@@ -208,8 +203,7 @@ func (x *issue) indexTopK() {
 		a.count = min(step, a.t-a.first)
 		if a.m > 0 {
 			x.product(q.DType, product{a: x.q.Addr(q) + uint64(a.first*a.m*a.r*q.DType.Size()), b: k, y: a.z,
-				m: a.count * a.m, n: a.s, k: a.r, aRow: a.r, aCol: 1, bRow: a.r, bCol: 1, yRow: a.s,
-				wide: true})
+				m: a.count * a.m, n: a.s, k: a.r, aRow: a.r, aCol: 1, bRow: a.r, bCol: 1, yRow: a.s, wide: true})
 		}
 		x.index("index_topk", grid{x: a.count, threads: 256}, a)
 	}

@@ -25,8 +25,7 @@ func (d *device) Engine() (accel.Engine, error) {
 
 func (s *sequence) begin() error {
 	return s.d.do(func() error {
-		return s.d.lib.call("cuStreamCreate", s.d.lib.newStream, uintptr(unsafe.Pointer(&s.stream)),
-			streamNonBlocking)
+		return s.d.lib.call("cuStreamCreate", s.d.lib.newStream, uintptr(unsafe.Pointer(&s.stream)), streamNonBlocking)
 	})
 }
 
@@ -64,8 +63,7 @@ func (s *sequence) Mark() (accel.Mark, error) {
 func (d *device) Stamp() (accel.Mark, error) {
 	var e uintptr
 	err := d.do(func() error {
-		if err := d.lib.call("cuEventCreate", d.lib.newEvent, uintptr(unsafe.Pointer(&e)),
-			eventBlocking); err != nil {
+		if err := d.lib.call("cuEventCreate", d.lib.newEvent, uintptr(unsafe.Pointer(&e)), eventBlocking); err != nil {
 			return err
 		}
 		return d.lib.call("cuEventRecord", d.lib.record, e, d.stream)
@@ -77,8 +75,7 @@ func (d *device) Stamp() (accel.Mark, error) {
 func (d *device) Between(a, b accel.Mark) (time.Duration, error) {
 	var ms float32
 	err := d.do(func() error {
-		return d.lib.call("cuEventElapsedTime", d.lib.elapsed, uintptr(unsafe.Pointer(&ms)), uintptr(a),
-			uintptr(b))
+		return d.lib.call("cuEventElapsedTime", d.lib.elapsed, uintptr(unsafe.Pointer(&ms)), uintptr(a), uintptr(b))
 	})
 	return time.Duration(float64(ms) * 1e6), err
 }

@@ -9,8 +9,7 @@ import (
 
 // fuses lists the weight-gradient kernels that can add straight into a parameter's gradient.
 var fuses = map[kernels.Op]bool{kernels.LinearDW: true, kernels.ColSum: true, kernels.RMSNormDW: true,
-	kernels.EmbedDW: true, kernels.LinearCEDW: true,
-	kernels.CausalConvDW: true}
+	kernels.EmbedDW: true, kernels.LinearCEDW: true, kernels.CausalConvDW: true}
 
 // backward records the gradient of the loss and of the output ports.
 func (t *Tape) backward() {
@@ -167,8 +166,7 @@ func (t *Tape) leaf(v *Value) *Param {
 func (t *Tape) gradient(p *Param, d *Value) {
 	if p.Largest {
 		if p.graded && d.Place != p.Grad {
-			panic(fmt.Sprintf("grad: the gradient of %s has terms placed %v and %v", p.Name, p.Grad,
-				d.Place))
+			panic(fmt.Sprintf("grad: the gradient of %s has terms placed %v and %v", p.Name, p.Grad, d.Place))
 		}
 		p.Grad, p.graded = d.Place, true
 		t.emit(opMost, kernels.Attr{Name: p.Name}, []*Value{d}).Acc = t.index(p) + 1
@@ -183,8 +181,7 @@ func (t *Tape) gradient(p *Param, d *Value) {
 	if d.Place != p.Grad {
 		d = t.to(d, p.Value.Place)
 		if p.Grad != p.Place {
-			panic(fmt.Sprintf("grad: the gradient of %s has terms placed %v and %v", p.Name, p.Grad,
-				d.Place))
+			panic(fmt.Sprintf("grad: the gradient of %s has terms placed %v and %v", p.Name, p.Grad, d.Place))
 		}
 	}
 	switch {

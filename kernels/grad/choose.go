@@ -122,16 +122,14 @@ func (tr *Trace) Made() (out []Made) {
 			continue
 		}
 		switch n.Op.Role {
-		case compute, convert, cutOut, pick, dispatch, combine, offsets, rotate, piece, stack, natural,
-			swap:
+		case compute, convert, cutOut, pick, dispatch, combine, offsets, rotate, piece, stack, natural, swap:
 		default:
 			continue
 		}
 		if n.Block < 0 || n.Out[0].tensor == "" {
 			continue
 		}
-		m := Made{Block: n.Block, Tensor: n.Out[0].tensor, Again: n.Op.again() && !tr.whole[n.Block] &&
-			!n.Out[0].Kept,
+		m := Made{Block: n.Block, Tensor: n.Out[0].tensor, Again: n.Op.again() && !tr.whole[n.Block] && !n.Out[0].Kept,
 			Away: n.Out[0].moves()}
 		one := *n
 		one.Then = nil

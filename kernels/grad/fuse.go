@@ -26,8 +26,7 @@ const thinMost, thinTimes = 64, 4
 
 // fuse gives lists of nodes with epilogues, given how many nodes of all lists read a value.
 func fuse(ns []*Node, readers map[*Value]int) []*Node {
-	f := &fuser{readers, map[*Node]int{}, map[*Value]*Node{}, map[*Node]*Node{}, map[*Node][]*Node{},
-		map[*Node]*Node{}}
+	f := &fuser{readers, map[*Node]int{}, map[*Value]*Node{}, map[*Node]*Node{}, map[*Node][]*Node{}, map[*Node]*Node{}}
 	for i, n := range ns {
 		if n.Op.comm() {
 			clear(f.at)
@@ -88,8 +87,7 @@ func (f *fuser) joined(p, n *Node) *Node {
 			f.readers[v] != 1 || !slices.Equal(v.Local, p.Out[0].Local) {
 			continue
 		}
-		if thin(q, p) || thin(p, q) && f.then[p] == nil && f.readers[p.Out[0]] == 1 &&
-			slices.Contains(n.In, p.Out[0]) {
+		if thin(q, p) || thin(p, q) && f.then[p] == nil && f.readers[p.Out[0]] == 1 && slices.Contains(n.In, p.Out[0]) {
 			return q
 		}
 	}
@@ -135,8 +133,7 @@ func (f *fuser) productOf(n *Node) *Node {
 	var last *Node
 	for _, v := range n.In {
 		from := f.made[source(v)]
-		if i, ok := f.at[from]; ok && (last == nil || i > f.at[last] || i == f.at[last] &&
-			f.behind[from] != nil) {
+		if i, ok := f.at[from]; ok && (last == nil || i > f.at[last] || i == f.at[last] && f.behind[from] != nil) {
 			last = from
 		}
 	}

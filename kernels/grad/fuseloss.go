@@ -95,8 +95,7 @@ func (t *Tape) lateNodes(f, b []*Node) map[*Node]bool {
 			continue
 		}
 		inner := slices.ContainsFunc(n.In, func(v *Value) bool {
-			return v != nil && late[v.Node] &&
-				lossPart(v.Node.Op) && v.Node.Op != opNLL
+			return v != nil && late[v.Node] && lossPart(v.Node.Op) && v.Node.Op != opNLL
 		})
 		if n.Op.Role != compute && n.Op.Role != convert || inner != (n.Op == opNLL) {
 			return nil

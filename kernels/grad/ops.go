@@ -216,8 +216,7 @@ func init() {
 	opAttnBwd = &Op{Name: "attention_bwd", Kernel: kernels.AttentionBwd}
 	opAttn = &Op{Name: "attention", Kernel: kernels.Attention, VJP: attentionVJP}
 	opPickGrad = &Op{Name: "pick_grad", Role: pickGrad}
-	opPick = &Op{Name: "pick", Role: pick, VJP: func(t *Tape, n *Node, dy []*Value,
-		leg func(int) bool) []*Value {
+	opPick = &Op{Name: "pick", Role: pick, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 		if !leg(0) {
 			return []*Value{nil}
 		}
@@ -259,8 +258,7 @@ type AttentionConfig struct {
 func (t *Tape) tokenwise(x *Value) *Value {
 	p := x.Place
 	for m := range p {
-		if p[m] != (Part{Sharded, 1}) && (m >= len(t.Mesh) || !t.Mesh[m].Context || p[m] != (Part{Sharded,
-			0})) {
+		if p[m] != (Part{Sharded, 1}) && (m >= len(t.Mesh) || !t.Mesh[m].Context || p[m] != (Part{Sharded, 0})) {
 			p[m] = Part{}
 		}
 	}
@@ -406,8 +404,7 @@ func init() {
 		VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 			leg(0)
 			s := spec{n.In[0].Shape, n.In[0].DType, n.Out[0].Place}
-			return t.emit(opSwiGLUBwd, n.Attr, []*Value{t.to(dy[0], n.Out[0].Place), n.In[0], n.In[1]},
-				s, s).Out
+			return t.emit(opSwiGLUBwd, n.Attr, []*Value{t.to(dy[0], n.Out[0].Place), n.In[0], n.In[1]}, s, s).Out
 		}}
 	opSum = &Op{Name: "sum", Kernel: kernels.Sum, VJP: func(t *Tape, n *Node, dy []*Value,
 		leg func(int) bool) []*Value {

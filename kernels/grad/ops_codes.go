@@ -23,8 +23,7 @@ func init() {
 // LowDispatch is Dispatch of rows that travel in eight bits, as kernels.Precisions[precision] rounds
 // activations: what comes are the numbers as they are rounded, on one rank too. Gradients travel as they
 // are. 0 is Dispatch.
-func (t *Tape) LowDispatch(x, counts *Value, groups int, axis, inner string, precision int) (*Value,
-	*Dispatched) {
+func (t *Tape) LowDispatch(x, counts *Value, groups int, axis, inner string, precision int) (*Value, *Dispatched) {
 	if precision == 0 {
 		return t.Dispatch(x, counts, groups, axis, inner)
 	}
@@ -50,8 +49,7 @@ func (t *Tape) Coded(w *Value, precision int) *Value {
 	if v := t.cache[key]; v != nil {
 		return v
 	}
-	v := t.one(opCoded, kernels.Attr{I: [4]int{kernels.OperandsForward, precision}}, w.DType, w.Shape,
-		w.Place, w)
+	v := t.one(opCoded, kernels.Attr{I: [4]int{kernels.OperandsForward, precision}}, w.DType, w.Shape, w.Place, w)
 	v.Name, v.Need, v.Weight = w.Name, w.Need, true
 	t.cache[key] = v
 	return v

@@ -81,14 +81,7 @@ func init() {
 			}
 			d := t.to(dy[0], n.Out[0].Place)
 			return []*Value{
-				t.one(
-					opNatural,
-					kernels.Attr{I: [4]int{n.Attr.I[0], 1 - n.Attr.I[1]}},
-					d.DType,
-					d.Shape,
-					d.Place,
-					d,
-				),
+				t.one(opNatural, kernels.Attr{I: [4]int{n.Attr.I[0], 1 - n.Attr.I[1]}}, d.DType, d.Shape, d.Place, d),
 			}
 		},
 	}
@@ -214,9 +207,8 @@ func (t *Tape) reach(window, rows int) int {
 func (t *Tape) borders(cuQ, cuK *Value, rows int, c cutOf) []*Value {
 	for _, have := range t.cuts {
 		if have.In[0] == cuQ && have.In[1] == cuK && have.cut.query == c.query && have.cut.key == c.key &&
-			have.cut.behind == c.behind &&
-			have.cut.pieces == c.pieces && have.cut.whole == c.whole && have.cut.from == c.from && have.cut.keys == c.keys &&
-			slices.Equal(have.Axes, c.axes) &&
+			have.cut.behind == c.behind && have.cut.pieces == c.pieces && have.cut.whole == c.whole &&
+			have.cut.from == c.from && have.cut.keys == c.keys && slices.Equal(have.Axes, c.axes) &&
 			have.Attr.I[1] == rows {
 			return have.Out
 		}
@@ -342,12 +334,8 @@ func (t *Tape) attend(s *shared) *Value {
 			return g
 		},
 	}
-	return t.stack(
-		join,
-		&Value{Shape: []int{s.q.Shape[0], s.q.Shape[1], s.v.Shape[2]}, Place: s.q.Place},
-		append(o, in...),
-		s.pieces,
-	)
+	return t.stack(join, &Value{Shape: []int{s.q.Shape[0], s.q.Shape[1], s.v.Shape[2]}, Place: s.q.Place},
+		append(o, in...), s.pieces)
 }
 
 // results are those of attention to some keys by a piece of queries.
@@ -404,18 +392,11 @@ func (t *Tape) attendBwd(s *shared, o, d *Value) []*Value {
 	var dq, dk, dv []*Value
 	for j, q := range s.qs {
 		in := t.allKeys(s, j)
-		n := t.emit(
-			opAttnBwd,
-			s.at,
-			append([]*Value{ds[j], q, s.k, s.v, os[j], s.lse[j]}, in[3:]...),
-			spec{
-				q.Shape,
-				q.DType,
-				q.Place,
-			},
-			spec{s.k.Shape, s.k.DType, sums},
-			spec{s.v.Shape, s.v.DType, sums},
-		)
+		n := t.emit(opAttnBwd, s.at, append([]*Value{ds[j], q, s.k, s.v, os[j], s.lse[j]}, in[3:]...), spec{
+			q.Shape,
+			q.DType,
+			q.Place,
+		}, spec{s.k.Shape, s.k.DType, sums}, spec{s.v.Shape, s.v.DType, sums})
 		n.cut = &cutOf{sharing: s.sharing, query: j, key: -1}
 		dq, dk, dv = append(dq, n.Out[0]), append(dk, n.Out[1]), append(dv, n.Out[2])
 	}

@@ -121,8 +121,7 @@ func (t *Tape) ConvTranspose(x, w, bias *Value, groups int, rest []int, wins ...
 	at := windowAttr(wins)
 	last := len(w.Shape) - 1
 	if len(wins) != last-1 || len(x.Shape) != last+1 {
-		panic(fmt.Sprintf("grad: a transposed convolution of %v with %v along %d axes", x.Shape, w.Shape,
-			len(wins)))
+		panic(fmt.Sprintf("grad: a transposed convolution of %v with %v along %d axes", x.Shape, w.Shape, len(wins)))
 	}
 	lw, lx, ly := convLetters(w.Shape, groups, Place{})
 	w, x, p := t.product(t.groupWeights(w, groups), t.sampled(x), lw, ly, lx)

@@ -138,11 +138,7 @@ func gatesVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	b := t.emit(opGatesBwd, kernels.Attr{}, []*Value{dg, dbeta, a, n.In[1], decay, bias}, s, s)
 	copy(g, b.Out)
 	if leg(2) { // g is linear in the factor that decay is the logarithm of
-		g[2] = t.rowSum(
-			opColSum,
-			t.one(opMul, kernels.Attr{}, tensor.F32, a.Shape, place, dg, n.Out[0]),
-			decay.Shape,
-		)
+		g[2] = t.rowSum(opColSum, t.one(opMul, kernels.Attr{}, tensor.F32, a.Shape, place, dg, n.Out[0]), decay.Shape)
 	}
 	if leg(3) {
 		g[3] = t.rowSum(opColSum, b.Out[0], bias.Shape)

@@ -7,8 +7,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-var opModulate, opModulateDX, opModulateDW, opGate, opGateDY, opGateDW, opSinusoids, opPointLoss,
-	opPointLossDX *Op
+var opModulate, opModulateDX, opModulateDW, opGate, opGateDY, opGateDW, opSinusoids, opPointLoss, opPointLossDX *Op
 
 func init() {
 	opModulateDX = &Op{Name: "modulate_dx", Kernel: kernels.ModulateDX}
@@ -45,8 +44,7 @@ func (t *Tape) Modulate(x, s, b, at *Value, m Modulation) *Value {
 	rows := spec{x.Shape[:last], tensor.F32, x.Place}
 	out := []spec{{x.Shape, x.DType, x.Place}, rows, rows}
 	out = out[:[]int{kernels.PlainRows: 1, kernels.LayerRows: 3, kernels.RMSRows: 2}[m.Norm]]
-	return t.emit(opModulate, kernels.Attr{I: [4]int{m.Norm}, F: [2]float64{m.Eps, m.Plus}}, in,
-		out...).Out[0]
+	return t.emit(opModulate, kernels.Attr{I: [4]int{m.Norm}, F: [2]float64{m.Eps, m.Plus}}, in, out...).Out[0]
 }
 
 // upTo lists the axes below n.
@@ -207,8 +205,7 @@ func (t *Tape) PointLoss(x, y, weight, mask *Value, kind int, border float64) *V
 			p[m] = Part{Kind: Partial}
 		}
 	}
-	return t.one(opPointLoss, kernels.Attr{I: [4]int{kind}, F: [2]float64{border}}, tensor.F32, []int{1}, p,
-		in...)
+	return t.one(opPointLoss, kernels.Attr{I: [4]int{kind}, F: [2]float64{border}}, tensor.F32, []int{1}, p, in...)
 }
 
 // pointLossVJP is the gradient of a loss between single elements, which goes to the prediction

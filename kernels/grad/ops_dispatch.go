@@ -77,9 +77,8 @@ func (t *Tape) dispatch(x *Value, d *Dispatched, own int) *Node {
 	}
 	rows := local(t.Mesh, x.Shape, x.Place)[0] * members
 	shape := append([]int{rows}, x.Shape[1:]...)
-	node := t.emit(opDispatch, kernels.Attr{I: [4]int{own, d.copies}}, []*Value{x, d.send},
-		spec{shape, x.DType, p}, spec{[]int{n * (own + 1)}, tensor.I32, p},
-		spec{[]int{n * members * own}, tensor.I32, p})
+	node := t.emit(opDispatch, kernels.Attr{I: [4]int{own, d.copies}}, []*Value{x, d.send}, spec{shape, x.DType, p},
+		spec{[]int{n * (own + 1)}, tensor.I32, p}, spec{[]int{n * members * own}, tensor.I32, p})
 	node.Axes = d.axes
 	node.Out[0].Ragged = true
 	node.sent = d

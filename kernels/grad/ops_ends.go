@@ -67,8 +67,7 @@ func (t *Tape) Dropout(x, key *Value, p float64, draw int) *Value {
 		return x
 	}
 	x = t.only(x)
-	return t.one(opDropout, kernels.Attr{F: [2]float64{p}, I: [4]int{draw}}, x.DType, x.Shape,
-		x.Place, x, key)
+	return t.one(opDropout, kernels.Attr{F: [2]float64{p}, I: [4]int{draw}}, x.DType, x.Shape, x.Place, x, key)
 }
 
 // Concat joins values along an axis; it mixes that axis, so its sharding is resolved. The others lie as
@@ -123,8 +122,7 @@ func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value, most float64) *Va
 	out := []spec{{[]int{rows, n}, tensor.F32, pl}, {[]int{rows}, tensor.F32, ph}}
 	if t.keepsLogits(x, w, n) {
 		blocks := (w.Shape[0]/n + kernels.LSEBlock - 1) / kernels.LSEBlock
-		out = append(out, spec{[]int{rows, w.Shape[0]}, x.DType, pl},
-			spec{[]int{rows, blocks * n}, tensor.F32, pl})
+		out = append(out, spec{[]int{rows, w.Shape[0]}, x.DType, pl}, spec{[]int{rows, blocks * n}, tensor.F32, pl})
 	}
 	a := t.emit(opLSE, capped, []*Value{x, w, target}, out...)
 	a.Axes = axes
@@ -191,8 +189,7 @@ func nllVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 // sampling.
 func (t *Tape) Logits(x, w *Value, most float64) *Value {
 	w, x, p := t.product(w, x, "nk", "tk", "tn")
-	z := t.to(t.one(opLogits, kernels.Attr{}, tensor.F32, []int{x.Shape[0], w.Shape[0]}, p, x, w, nil),
-		Place{})
+	z := t.to(t.one(opLogits, kernels.Attr{}, tensor.F32, []int{x.Shape[0], w.Shape[0]}, p, x, w, nil), Place{})
 	if most == 0 {
 		return z
 	}

@@ -23,13 +23,11 @@ func init() {
 		g := make([]*Value, 3)
 		x := n.In[0]
 		if leg(0) && dy[0] != nil {
-			g[0] = t.one(opRouteBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), x,
-				n.Out[1])
+			g[0] = t.one(opRouteBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), x, n.Out[1])
 		}
 		if n.In[1] != nil && leg(1) {
 			idx := t.counted(n.Out[1])
-			g[1] = t.one(opSurplus, kernels.Attr{}, tensor.F32, n.In[1].Shape, idx.Place.sumOfRows(), idx,
-				n.In[2])
+			g[1] = t.one(opSurplus, kernels.Attr{}, tensor.F32, n.In[1].Shape, idx.Place.sumOfRows(), idx, n.In[2])
 			g[1].Node.Axes = idx.Place.Cuts(0)
 		}
 		return g
@@ -42,8 +40,7 @@ func init() {
 			g := make([]*Value, 2)
 			if leg(0) {
 				x := n.In[0]
-				g[0] = t.one(opJitter, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place),
-					n.In[1])
+				g[0] = t.one(opJitter, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), n.In[1])
 			}
 			return g
 		}}
@@ -72,8 +69,7 @@ func init() {
 		g := make([]*Value, len(n.In))
 		if leg(0) {
 			x := n.In[0]
-			g[0] = t.one(opSpreadGrad, kernels.Attr{}, x.DType, x.Shape, x.Place,
-				t.to(dy[0], n.Out[0].Place), n.In[2])
+			g[0] = t.one(opSpreadGrad, kernels.Attr{}, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), n.In[2])
 		}
 		return g
 	}, Args: 2}
@@ -85,8 +81,7 @@ func init() {
 		g := make([]*Value, 2)
 		if leg(0) {
 			x := n.In[0]
-			g[0] = t.one(opSumsBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place.dual()), x,
-				n.In[1])
+			g[0] = t.one(opSumsBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place.dual()), x, n.In[1])
 			g[0].Node.Axes = n.Axes
 		}
 		return g
@@ -246,8 +241,7 @@ func lossOfLogits(name string, k kernels.Op, back *Op) *Op {
 		g := make([]*Value, 2)
 		if leg(0) {
 			x := n.In[0]
-			g[0] = t.one(back, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place.dual()), x,
-				n.In[1])
+			g[0] = t.one(back, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place.dual()), x, n.In[1])
 			g[0].Node.Axes = n.Axes
 		}
 		return g
@@ -258,8 +252,7 @@ func lossOfLogits(name string, k kernels.Op, back *Op) *Op {
 // partial where tokens are shared out (arXiv:2202.08906).
 func (t *Tape) ZLoss(logits, cu *Value, scale float64) *Value {
 	logits = t.counted(t.only(logits, 0))
-	v := t.one(opZLoss, kernels.Attr{F: [2]float64{scale}}, tensor.F32, []int{1}, logits.Place.sumOfRows(),
-		logits, cu)
+	v := t.one(opZLoss, kernels.Attr{F: [2]float64{scale}}, tensor.F32, []int{1}, logits.Place.sumOfRows(), logits, cu)
 	v.Node.Axes = logits.Place.Cuts(0)
 	return v
 }

@@ -15,8 +15,7 @@ func init() {
 	opGroupedDX = &Op{Name: "grouped_linear_dx", Kernel: kernels.GroupedLinearDX}
 	opGroupedDW = &Op{Name: "grouped_linear_dw", Kernel: kernels.GroupedLinearDW}
 	opGrouped = &Op{Name: "grouped_linear", Kernel: kernels.GroupedLinear, VJP: groupedVJP}
-	opLowGrouped = &Op{Name: "low_grouped_linear", Kernel: kernels.GroupedLinear, VJP: lowGroupedVJP,
-		Args: 3}
+	opLowGrouped = &Op{Name: "low_grouped_linear", Kernel: kernels.GroupedLinear, VJP: lowGroupedVJP, Args: 3}
 	opLowError = &Op{Name: "low_error", Kernel: kernels.LowError}
 	opGreatest = &Op{Name: "greatest", Kernel: kernels.Greatest}
 	opRounded = &Op{Name: "rounded", Kernel: kernels.Rounded, Cheap: true}
@@ -51,17 +50,15 @@ func (t *Tape) LowGrouped(x, w, off *Value, precision int) *Value {
 	}
 	w, x, p := t.groupedProduct(w, x, "gnk", "tk", "tn", off, w.Place.Cuts(0))
 	low := t.rounding(precision, t.state(w, precision))
-	return t.one(opLowGrouped, kernels.Attr{I: [4]int{0, precision}}, x.DType, []int{x.Shape[0], w.Shape[1]},
-		p, low(x, off, kernels.OperandsForward, 0), low(w, nil, kernels.OperandsForward, 1), off,
-		t.state(w, precision))
+	return t.one(opLowGrouped, kernels.Attr{I: [4]int{0, precision}}, x.DType, []int{x.Shape[0], w.Shape[1]}, p,
+		low(x, off, kernels.OperandsForward, 0), low(w, nil, kernels.OperandsForward, 1), off, t.state(w, precision))
 }
 
 // rounding makes the first or the second operand of a product as it is multiplied, if the choice has it.
 func (t *Tape) rounding(precision int, choice *Value) func(x, off *Value, product, operand int) *Value {
 	return func(x, off *Value, product, operand int) *Value {
-		return t.one(opRounded, kernels.Attr{I: [4]int{product, precision, operand}}, x.DType, x.Shape,
-			x.Place,
-			x, off, choice)
+		return t.one(opRounded, kernels.Attr{I: [4]int{product, precision, operand}}, x.DType, x.Shape, x.Place, x,
+			off, choice)
 	}
 }
 
@@ -120,8 +117,7 @@ func lowGroupedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value
 
 // groupedProduct is product for operands of which rows (t) are shared out along the axes of off, and groups
 // (g) along some of those.
-func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value,
-	groups []int) (*Value, *Value, Place) {
+func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value, groups []int) (*Value, *Value, Place) {
 	own := off.Place.Cuts(0)
 	// at is the placement of an operand along an axis of off
 	at := func(letters string, m int) Part {

@@ -7,8 +7,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-var opGroupNorm, opGroupNormDX, opGroupNormDW, opFrozenNorm, opFrozenNormDX, opResize, opResizeBwd, opPool,
-	opPoolBwd,
+var opGroupNorm, opGroupNormDX, opGroupNormDW, opFrozenNorm, opFrozenNormDX, opResize, opResizeBwd, opPool, opPoolBwd,
 	opPad, opPermute *Op
 
 func init() {
@@ -25,8 +24,7 @@ func init() {
 		return t.one(opResizeBwd, n.Attr, x.DType, x.Shape, x.Place, d)
 	})}
 	opPoolBwd = &Op{Name: "pool_bwd", Kernel: kernels.PoolBwd}
-	opPool = &Op{Name: "pool", Kernel: kernels.Pool, Cheap: true, VJP: alone(func(t *Tape, n *Node,
-		d *Value) *Value {
+	opPool = &Op{Name: "pool", Kernel: kernels.Pool, Cheap: true, VJP: alone(func(t *Tape, n *Node, d *Value) *Value {
 		x, in := n.In[0], []*Value{d}
 		if n.Attr.I[0] == kernels.MaxPool {
 			in = append(in, x)
@@ -183,8 +181,7 @@ func (t *Tape) FrozenNorm(x, w, b, mean, variance *Value, eps float64) *Value {
 		ps[m] = Part{Sharded, 1}
 	}
 	s := spec{[]int{1, lastOf(x)}, tensor.F32, ps}
-	return t.emit(opFrozenNorm, kernels.Attr{F: [2]float64{eps}}, in, spec{x.Shape, x.DType, x.Place}, s,
-		s).Out[0]
+	return t.emit(opFrozenNorm, kernels.Attr{F: [2]float64{eps}}, in, spec{x.Shape, x.DType, x.Place}, s, s).Out[0]
 }
 
 // frozenNormVJP is the gradient of a norm with fixed statistics, which is a plain scaling for the

@@ -73,6 +73,5 @@ func (t *Tape) RouteKind(logits, bias, kinds *Value, kind, k int, r routing.Rout
 // KindRows is x [t d] with zeros in place of rows whose kind is another.
 func (t *Tape) KindRows(x, kinds *Value, kind int) *Value {
 	x = t.only(x, 0)
-	return t.one(opKindRows, kernels.Attr{I: [4]int{kind}}, x.DType, x.Shape, x.Place, x,
-		t.alongRows(kinds, x))
+	return t.one(opKindRows, kernels.Attr{I: [4]int{kind}}, x.DType, x.Shape, x.Place, x, t.alongRows(kinds, x))
 }

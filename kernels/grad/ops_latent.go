@@ -55,15 +55,13 @@ func init() {
 // HeadLinear is x[:,i]·w[i]ᵀ for each head i: x [t h k], w [h n k] -> [t h n].
 func (t *Tape) HeadLinear(x, w *Value) *Value {
 	w, x, p := t.product(w, x, "hnk", "thk", "thn")
-	return t.one(opHeadLinear, kernels.Attr{}, x.DType, []int{x.Shape[0], x.Shape[1], w.Shape[1]}, p,
-		x, w, nil)
+	return t.one(opHeadLinear, kernels.Attr{}, x.DType, []int{x.Shape[0], x.Shape[1], w.Shape[1]}, p, x, w, nil)
 }
 
 // HeadLinearT is x[:,i]·w[i] for each head i: x [t h n], w [h n k] -> [t h k].
 func (t *Tape) HeadLinearT(x, w *Value) *Value {
 	w, x, p := t.product(w, x, "hnk", "thn", "thk")
-	return t.one(opHeadLinearT, kernels.Attr{}, x.DType, []int{x.Shape[0], x.Shape[1], w.Shape[2]}, p,
-		x, w, nil)
+	return t.one(opHeadLinearT, kernels.Attr{}, x.DType, []int{x.Shape[0], x.Shape[1], w.Shape[2]}, p, x, w, nil)
 }
 
 // headLinearVJP is the gradient of HeadLinear, or of HeadLinearT, each of which gives the other's by x.

@@ -150,8 +150,7 @@ func groupScaleVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	}
 	if through && leg(0) {
 		places := kernels.Attr{I: [4]int{tensor.Len(x.Shape[1 : len(x.Shape)-1])}}
-		g[0] = t.one(opGroupScaleDX, places, x.DType, x.Shape, x.Place, d, x, w, rstd, mean, t.full(g[1]),
-			t.full(g[2]))
+		g[0] = t.one(opGroupScaleDX, places, x.DType, x.Shape, x.Place, d, x, w, rstd, mean, t.full(g[1]), t.full(g[2]))
 		for i := 1; i <= 2; i++ { // they are read, and so not made where gradients are added up
 			g[i] = t.one(opAlias, kernels.Attr{}, tensor.F32, g[i].Shape, g[i].Place, g[i])
 		}

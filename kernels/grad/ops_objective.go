@@ -78,8 +78,7 @@ func tokenNLLVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 
 // Objective is a loss over rows with log-probabilities sign·x [t], which every member has whole: seq [t]
 // i32, weight [t] and more [t objective.Columns] are as in objective.Rows -> [1].
-func (t *Tape) Objective(x, seq, weight, more *Value, l *objective.Loss, p objective.Params,
-	sign float64) *Value {
+func (t *Tape) Objective(x, seq, weight, more *Value, l *objective.Loss, p objective.Params, sign float64) *Value {
 	a := kernels.Attr{I: [4]int{l.Number()}, F: [2]float64{sign}}
 	return t.one(opObjective, a, tensor.F32, []int{1}, Place{}, t.undealt(x), seq, weight, more,
 		t.Const("objective", p.Vector()))
@@ -105,8 +104,7 @@ func objectiveVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, len(n.In))
 	if leg(0) {
 		g[0] = t.one(opObjectiveBwd, n.Attr, tensor.F32, n.In[0].Shape, Place{},
-			append(n.In[:5:5], t.to(dy[0],
-				Place{}))...)
+			append(n.In[:5:5], t.to(dy[0], Place{}))...)
 	}
 	return g
 }
@@ -133,9 +131,8 @@ func (t *Tape) Contrast(x, seq, weight, more *Value, l *objective.Loss, p object
 	if x = t.undealt(x); x.DType != tensor.F32 {
 		x = t.one(opCast, kernels.Attr{}, tensor.F32, x.Shape, Place{}, x)
 	}
-	return t.one(opContrast, kernels.Attr{I: [4]int{l.Number()}}, tensor.F32, []int{1}, Place{}, x, seq,
-		weight,
-		more, t.Const("contrast", p.Vector()))
+	return t.one(opContrast, kernels.Attr{I: [4]int{l.Number()}}, tensor.F32, []int{1}, Place{}, x, seq, weight, more,
+		t.Const("contrast", p.Vector()))
 }
 
 func contrastVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {

@@ -9,8 +9,7 @@ var opPacked, opPackedDX, opPackedGrouped, opPackedGroupedDX *Op
 func init() {
 	opPackedDX = &Op{Name: "packed_linear_dx", Kernel: kernels.PackedLinearDX}
 	opPackedGroupedDX = &Op{Name: "packed_grouped_linear_dx", Kernel: kernels.PackedGroupedDX}
-	opPackedGrouped = &Op{Name: "packed_grouped_linear", Kernel: kernels.PackedGrouped,
-		VJP: packedGroupedVJP}
+	opPackedGrouped = &Op{Name: "packed_grouped_linear", Kernel: kernels.PackedGrouped, VJP: packedGroupedVJP}
 	opPacked = &Op{Name: "packed_linear", Kernel: kernels.PackedLinear, VJP: packedVJP}
 }
 

@@ -28,8 +28,7 @@ func init() {
 	opSomeRows = &Op{Name: "some_rows", Kernel: kernels.Slice, VJP: someRowsVJP}
 	opJoinRows = &Op{Name: "join_rows", Kernel: kernels.Concat, VJP: joinRowsVJP}
 	opReadState = &Op{Name: "read_state", Kernel: kernels.GroupedLinearDX, VJP: readStateVJP}
-	opSwap = &Op{Name: "swap", Role: swap, VJP: func(t *Tape, n *Node, dy []*Value,
-		leg func(int) bool) []*Value {
+	opSwap = &Op{Name: "swap", Role: swap, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 		if !leg(0) {
 			return []*Value{nil}
 		}

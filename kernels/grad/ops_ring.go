@@ -173,18 +173,11 @@ func (t *Tape) partBwd(s *shared, of keyPart, o, d, dq []*Value) []*Value {
 		for _, p := range t.pairs(s, l) {
 			j := p.query
 			q, k, v := p.in[0], p.in[1], p.in[2]
-			n := t.emit(
-				opAttnPartBwd,
-				s.at,
-				append([]*Value{d[j], q, k, v, o[j], s.lse[j]}, p.in[3:]...),
-				spec{
-					q.Shape,
-					q.DType,
-					q.Place,
-				},
-				spec{k.Shape, k.DType, k.Place},
-				spec{v.Shape, v.DType, v.Place},
-			)
+			n := t.emit(opAttnPartBwd, s.at, append([]*Value{d[j], q, k, v, o[j], s.lse[j]}, p.in[3:]...), spec{
+				q.Shape,
+				q.DType,
+				q.Place,
+			}, spec{k.Shape, k.DType, k.Place}, spec{v.Shape, v.DType, v.Place})
 			n.cut = p.cut
 			dq[j] = t.total(dq[j], n.Out[0])
 			gk[p.key], gv[p.key] = append(gk[p.key], n.Out[1]), append(gv[p.key], n.Out[2])

@@ -19,8 +19,7 @@ func init() {
 		VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 			leg(0)
 			s := spec{n.In[0].Shape, n.In[0].DType, n.Out[0].Place}
-			return t.emit(opBoundedBwd, n.Attr, []*Value{t.to(dy[0], n.Out[0].Place), n.In[0], n.In[1]},
-				s, s).Out
+			return t.emit(opBoundedBwd, n.Attr, []*Value{t.to(dy[0], n.Out[0].Place), n.In[0], n.In[1]}, s, s).Out
 		}}
 	opGroupIDs = &Op{Name: "group_ids", Kernel: kernels.GroupIDs, Args: 1, Cheap: true}
 	opGroupBiasDW = &Op{Name: "group_bias_dw", Kernel: kernels.EmbedDW}
@@ -54,8 +53,7 @@ func sinkVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	d, in := t.to(dy[0], n.Out[0].Place), n.In[3:]
 	if leg(3) || leg(4) || leg(5) {
 		t.phase = I
-		b := t.emit(opAttnBwd, n.Attr,
-			append([]*Value{d, in[0], in[1], in[2], n.Out[0], n.Out[1]}, in[3:]...),
+		b := t.emit(opAttnBwd, n.Attr, append([]*Value{d, in[0], in[1], in[2], n.Out[0], n.Out[1]}, in[3:]...),
 			spec{in[0].Shape, in[0].DType, in[0].Place}, spec{in[1].Shape, in[1].DType, in[1].Place},
 			spec{in[2].Shape, in[2].DType, in[2].Place})
 		copy(g[3:], b.Out)
@@ -78,8 +76,7 @@ func (t *Tape) sinkGrad(d, y, all, sink *Value) *Value {
 // BoundedGLU is a·sigmoid(slope·a)·(b+1), elementwise, of a = min(g, most) and b = u within most of 0.
 func (t *Tape) BoundedGLU(g, u *Value, most, slope float64) *Value {
 	g, u = t.full(g), t.full(u)
-	return t.one(opBounded, kernels.Attr{F: [2]float64{most, slope}}, g.DType, g.Shape, g.Place, g,
-		t.to(u, g.Place))
+	return t.one(opBounded, kernels.Attr{F: [2]float64{most, slope}}, g.DType, g.Shape, g.Place, g, t.to(u, g.Place))
 }
 
 // GroupBias adds to each row of x [t n] the row of bias [g n] that is its group's: rows off[i]:off[i+1] are
@@ -126,7 +123,6 @@ func groupBiasVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 			p[m] = Part{Kind: Partial}
 		}
 	}
-	g[1] = t.one(opGroupBiasDW, kernels.Attr{}, tensor.F32, bias.Shape, p,
-		t.to(dy[0], n.Out[0].Place.dual()), ids)
+	g[1] = t.one(opGroupBiasDW, kernels.Attr{}, tensor.F32, bias.Shape, p, t.to(dy[0], n.Out[0].Place.dual()), ids)
 	return g
 }

@@ -91,9 +91,8 @@ func sparseVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	}
 	t.phase = I
 	sums := t.sumOver(k.Place, q)
-	copy(g, t.emit(opSparseBwd, n.Attr, []*Value{t.to(dy[0], n.Out[0].Place), q, k, v, n.Out[0], n.Out[1],
-		n.In[3]}, spec{q.Shape, q.DType, q.Place}, spec{k.Shape, k.DType, sums},
-		spec{v.Shape, v.DType, sums}).Out)
+	copy(g, t.emit(opSparseBwd, n.Attr, []*Value{t.to(dy[0], n.Out[0].Place), q, k, v, n.Out[0], n.Out[1], n.In[3]},
+		spec{q.Shape, q.DType, q.Place}, spec{k.Shape, k.DType, sums}, spec{v.Shape, v.DType, sums}).Out)
 	return g
 }
 

@@ -13,8 +13,7 @@ var opSamples, opTally *Op
 func init() {
 	// a sum over axes whose members hold samples of their own; it has no gradient
 	opSamples = &Op{Name: "sum_samples", Role: convert}
-	opTally = &Op{Name: "tally", Role: tally, VJP: func(t *Tape, n *Node, dy []*Value,
-		leg func(int) bool) []*Value {
+	opTally = &Op{Name: "tally", Role: tally, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 		g := make([]*Value, 2)
 		if leg(0) {
 			g[0] = t.to(dy[0], n.In[0].Place)

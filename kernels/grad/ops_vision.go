@@ -41,9 +41,8 @@ func init() {
 				return []*Value{nil, nil}
 			}
 			x := n.In[0]
-			return []*Value{t.one(opScaleRows, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0],
-				n.Out[0].Place),
-				n.In[1]), nil}
+			return []*Value{t.one(opScaleRows, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), n.In[1]),
+				nil}
 		}}
 	opMulColsDW = &Op{Name: "mul_cols_dw", Kernel: kernels.MulColsDW}
 	opMulCols = &Op{Name: "mul_cols", Kernel: kernels.MulCols, Cheap: true,
@@ -66,8 +65,7 @@ func init() {
 			return []*Value{nil}
 		}
 		x := n.In[0]
-		return []*Value{t.one(opCast, kernels.Attr{}, x.DType, x.Shape, n.Out[0].Place,
-			t.to(dy[0], n.Out[0].Place))}
+		return []*Value{t.one(opCast, kernels.Attr{}, x.DType, x.Shape, n.Out[0].Place, t.to(dy[0], n.Out[0].Place))}
 	}}
 	opTurnDW = &Op{Name: "turn_dw", Kernel: kernels.TurnDW}
 	opTurn = &Op{Name: "turn", Kernel: kernels.Turn, VJP: turnVJP}
@@ -123,8 +121,7 @@ func (t *Tape) LayerNorm(x, w, b *Value, eps float64) *Value {
 		in[2] = t.to(b, Place{})
 	}
 	s := spec{x.Shape[:len(x.Shape)-1], tensor.F32, x.Place}
-	return t.emit(opLayerNorm, kernels.Attr{F: [2]float64{eps}}, in, spec{x.Shape, x.DType, x.Place}, s,
-		s).Out[0]
+	return t.emit(opLayerNorm, kernels.Attr{F: [2]float64{eps}}, in, spec{x.Shape, x.DType, x.Place}, s, s).Out[0]
 }
 
 // Act applies an activation of kernels (GELU …), elementwise.

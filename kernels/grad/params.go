@@ -165,8 +165,7 @@ func (t *Tape) scales(w *Value) *Value {
 	if t.History == 0 || of == nil || t.still || t.Frozen != nil && t.Frozen(of.Name) {
 		return nil
 	}
-	p := t.declare(of.Name[len(t.prefix):]+ScalesSuffix, tensor.F32, []int{1, kernels.DelayedLen(t.History)},
-		Place{},
+	p := t.declare(of.Name[len(t.prefix):]+ScalesSuffix, tensor.F32, []int{1, kernels.DelayedLen(t.History)}, Place{},
 		of.Fold, false)
 	p.Fixed, p.Largest, p.Rule = true, true, Rule{Op: kernels.DelayedScales}
 	return t.use(p)
@@ -197,22 +196,18 @@ func (p *Param) IsChoice() bool { return p.Rule.Op == kernels.LowChoice }
 
 // paramOf is the value of a parameter, made at its first use. Later uses take the same one, so that
 // their gradients add up, as for tied embeddings.
-func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place, fold int,
-	decay bool) *Value {
+func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place, fold int, decay bool) *Value {
 	return t.use(t.declare(name, dtype, shape, place, fold, decay))
 }
 
 // declare is a parameter, made at its first use.
-func (t *Tape) declare(name string, dtype tensor.DType, shape []int, place Place, fold int,
-	decay bool) *Param {
+func (t *Tape) declare(name string, dtype tensor.DType, shape []int, place Place, fold int, decay bool) *Param {
 	name = t.Full(name)
 	if p := t.params[name]; p != nil {
 		return p
 	}
-	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad ||
-		t.still ||
-		t.Frozen != nil && t.Frozen(name), Fixed: t.still, Decay: decay,
-		Block: t.block}
+	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad || t.still ||
+		t.Frozen != nil && t.Frozen(name), Fixed: t.still, Decay: decay, Block: t.block}
 	block := t.block
 	// The value belongs to no block: recomputing a block must not make it again.
 	t.block = -1

@@ -232,8 +232,7 @@ func (o *Options) innermost(v Place, m int, to Part) (int, Part, bool) {
 // given part cuts anew, or -1.
 func (o *Options) inner(v Place, m int, to Part) int {
 	for in := len(o.Mesh) - 1; in >= 0; in-- {
-		if x := v[in]; in != m && x.Kind == Sharded && (x == v[m] || x == to) && o.within(in, m,
-			int(x.Axis)) {
+		if x := v[in]; in != m && x.Kind == Sharded && (x == v[m] || x == to) && o.within(in, m, int(x.Axis)) {
 			return in
 		}
 	}

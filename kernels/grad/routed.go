@@ -17,10 +17,9 @@ type RowsError struct {
 
 // Error names the block and the numbers.
 func (e *RowsError) Error() string {
-	return fmt.Sprintf("%d rows of tokens came to the experts of block %d, %.2f times as many as under "+
-		"even routing (%d), and train.routing_bound is %g; "+
-		"raise it, or keep experts evenly used with train.router.loss", e.Rows, e.Block,
-		float64(e.Rows)/float64(max(1, e.Even)), e.Even, e.Most)
+	return fmt.Sprintf("%d rows of tokens came to the experts of block %d, %.2f times as many as under even routing "+
+		"(%d), and train.routing_bound is %g; raise it, or keep experts evenly used with train.router.loss", e.Rows,
+		e.Block, float64(e.Rows)/float64(max(1, e.Even)), e.Even, e.Most)
 }
 
 // LogitsError says that a router's logits are not finite, so that nobody can say where a token goes.

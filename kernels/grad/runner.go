@@ -54,8 +54,7 @@ type Frame struct {
 // the sequence.
 func (r *Runner) NewFrame(tr *Trace, data, in map[string]*tensor.Tensor, chunks []*Frame) *Frame {
 	return &Frame{Trace: tr, slots: make([]*tensor.Tensor, tr.Values), data: data, in: in, chunks: chunks,
-		backend: r.Backend,
-		din:     map[string]*tensor.Tensor{}, exports: map[string]*tensor.Tensor{},
+		backend: r.Backend, din: map[string]*tensor.Tensor{}, exports: map[string]*tensor.Tensor{},
 		grads: map[string]*tensor.Tensor{}}
 }
 
@@ -173,8 +172,7 @@ func (f *Frame) InputGradients() map[string]*tensor.Tensor {
 func (f *Frame) Close() {
 	for i, t := range f.slots {
 		if t != nil {
-			panic(fmt.Sprintf("grad: frame closed with slot %d of %d live: %s", i, len(f.slots),
-				f.Trace.where(i)))
+			panic(fmt.Sprintf("grad: frame closed with slot %d of %d live: %s", i, len(f.slots), f.Trace.where(i)))
 		}
 	}
 	f.Drop()
@@ -202,8 +200,7 @@ func (tr *Trace) where(id int) string {
 	for _, n := range tr.nodes {
 		for _, v := range n.Out {
 			if v.ID == id {
-				return fmt.Sprintf("node %d %s (%v, block %d, %v)", n.ID, n.Op.Name, n.Phase, n.Block,
-					v.Place)
+				return fmt.Sprintf("node %d %s (%v, block %d, %v)", n.ID, n.Op.Name, n.Phase, n.Block, v.Place)
 			}
 		}
 	}
@@ -254,8 +251,7 @@ func (r *Runner) operand(f *Frame, n *Node, v *Value) *tensor.Tensor {
 	}
 	t := f.slots[v.ID]
 	if t == nil {
-		panic(fmt.Sprintf("grad: node %d %s reads dead value %d of %s", n.ID, n.Op.Name, v.ID,
-			v.Node.Op.Name))
+		panic(fmt.Sprintf("grad: node %d %s reads dead value %d of %s", n.ID, n.Op.Name, v.ID, v.Node.Op.Name))
 	}
 	return t
 }
@@ -332,8 +328,7 @@ func (r *Runner) compute(f *Frame, n *Node) {
 	for _, t := range views {
 		t.Release()
 	}
-	if (c.Op == kernels.Route || c.Op == kernels.RouteOrder || c.Op == kernels.KindExperts) &&
-		!f.Trace.NoGrad {
+	if (c.Op == kernels.Route || c.Op == kernels.RouteOrder || c.Op == kernels.KindExperts) && !f.Trace.NoGrad {
 		r.routed(f, n, c)
 	}
 }
@@ -410,8 +405,7 @@ func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 func (r *Runner) gradient(f *Frame, n *Node, at *kernels.Attr) *tensor.Tensor {
 	p := f.Trace.Params[n.Acc-1]
 	slot := 0
-	if n.Op.Kernel == kernels.LinearCEDW || n.Op.Kernel == kernels.LinearCEBwd ||
-		n.Op.Kernel == kernels.LinearCE {
+	if n.Op.Kernel == kernels.LinearCEDW || n.Op.Kernel == kernels.LinearCEBwd || n.Op.Kernel == kernels.LinearCE {
 		slot = 1
 	}
 	g := r.Grads[p.Name]

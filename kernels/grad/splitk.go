@@ -69,8 +69,7 @@ func (t *Tape) nllInParts(x, w, target *Value, most float64, n int) *Value {
 	var lse, hit []*Value
 	for i := range n {
 		from, to := kernels.Shard(w.Shape[0], i, n)
-		own := t.one(opSlice, kernels.Attr{I: [4]int{0, from}}, w.DType, []int{to - from, w.Shape[1]},
-			Place{}, w)
+		own := t.one(opSlice, kernels.Attr{I: [4]int{0, from}}, w.DType, []int{to - from, w.Shape[1]}, Place{}, w)
 		a := t.emit(opLSE, kernels.Attr{I: [4]int{from}, F: [2]float64{most}}, []*Value{x, own, target},
 			spec{[]int{rows, 1}, tensor.F32, Place{}}, spec{[]int{rows}, tensor.F32, Place{}})
 		lse, hit = append(lse, a.Out[0]), append(hit, a.Out[1])
@@ -92,8 +91,7 @@ func (t *Tape) unread(nodes []*Node) []*Node {
 	}
 	var out []*Node
 	for _, n := range slices.Backward(nodes) {
-		if n.Op.Role == compute && (n.Op == opLinear || n.Op == opGrouped || n.Op == opSum) &&
-			!read[n.Out[0]] {
+		if n.Op.Role == compute && (n.Op == opLinear || n.Op == opGrouped || n.Op == opSum) && !read[n.Out[0]] {
 			continue
 		}
 		for _, v := range n.In {

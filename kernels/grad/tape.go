@@ -337,13 +337,11 @@ func (t *Tape) emit(op *Op, at kernels.Attr, in []*Value, outs ...spec) *Node {
 			weight = weight && v.Weight
 		}
 	}
-	carries := op.VJP != nil || op.Role == convert || op.Role == cutOut || op.Role == alias ||
-		op.Role == unshard
+	carries := op.VJP != nil || op.Role == convert || op.Role == cutOut || op.Role == alias || op.Role == unshard
 	ragged := t.ragged(op, in, outs)
 	for _, o := range outs {
-		n.Out = append(n.Out, &Value{ID: t.nval, Name: op.Name, Shape: o.shape, DType: o.dtype,
-			Place: o.place,
-			Need:  need && carries, Weight: weight, Ragged: ragged, Node: n})
+		n.Out = append(n.Out, &Value{ID: t.nval, Name: op.Name, Shape: o.shape, DType: o.dtype, Place: o.place,
+			Need: need && carries, Weight: weight, Ragged: ragged, Node: n})
 		t.nval++
 	}
 	t.nodes = append(t.nodes, n)

@@ -74,8 +74,7 @@ func (o *Options) attention(n *Node) (int64, bool) {
 	if n.cut != nil {
 		return int64(a.PerPair * a.Share * o.busiest(a, n.cut, n.In[at].Shape[0], n.In[at+1].Shape[0])), true
 	}
-	t, s := local(o.Mesh, n.In[at].Shape, n.In[at].Place)[0],
-		local(o.Mesh, n.In[at+1].Shape, n.In[at+1].Place)[0]
+	t, s := local(o.Mesh, n.In[at].Shape, n.In[at].Place)[0], local(o.Mesh, n.In[at+1].Shape, n.In[at+1].Place)[0]
 	if o.Chunks > 1 && a.Causal && s >= t {
 		return int64(a.PerPair * a.pairs(s-t, s, o.lengthOf(a, s))), true
 	}

@@ -62,9 +62,8 @@ func (c carried) place(t *tensor.Tensor, at parcels) *tensor.Tensor {
 
 // send copies an operand to the device.
 func (c carried) send(t *tensor.Tensor) *parcel {
-	p := &parcel{from: margin +
-		int(uintptr(unsafe.Pointer(unsafe.SliceData(t.Bytes())))%margin)/t.DType.Size()*t.DType.Size(),
-		shape: map[*tensor.Tensor]*tensor.Tensor{}}
+	p := &parcel{from: margin + int(uintptr(unsafe.Pointer(unsafe.SliceData(t.Bytes())))%margin)/t.DType.Size()*
+		t.DType.Size(), shape: map[*tensor.Tensor]*tensor.Tensor{}}
 	if p.from > margin {
 		p.from -= margin // as far behind a multiple of the alignment as on the host
 	}
@@ -123,8 +122,7 @@ func (c carried) back(k *kernels.Call, at parcels) {
 			clear(image[p.from : p.from+t.Size()])
 			for i, b := range image {
 				if b != 0xff && (i < p.from || i >= p.from+t.Size()) {
-					c.t.Fatalf("%s changed byte %d of the %d around %v at %d", k.Op, i, len(image), t,
-						p.from)
+					c.t.Fatalf("%s changed byte %d of the %d around %v at %d", k.Op, i, len(image), t, p.from)
 				}
 			}
 		}

@@ -12,9 +12,8 @@ func adafactorCases() (l []Case) {
 	for _, s := range [][]int{{1, 1}, {3, 5}, {130, 70}, {3, 17, 9}, {0, 4}} {
 		for _, factored := range []bool{true, false} {
 			for _, overflow := range []float64{0, 1} {
-				l = append(l, Case{Op: kernels.Adafactor, Name: fmt.Sprint(s, factored, overflow), Types: onlyF32, Tol: 2e-5,
-					Why: "sums of 9,100 squares and a root", Leaky: true,
-					Call: func(g *gen) *kernels.Call {
+				l = append(l, Case{Op: kernels.Adafactor, Name: fmt.Sprint(s, factored, overflow), Types: onlyF32,
+					Tol: 2e-5, Why: "sums of 9,100 squares and a root", Leaky: true, Call: func(g *gen) *kernels.Call {
 						n := len(s)
 						e := tensor.Len(s[:n-2])
 						square := make([]float64, e)

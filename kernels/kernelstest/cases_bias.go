@@ -34,8 +34,7 @@ func biasCases() []Case {
 		operands := func(g *gen, wide bool) (in tensors, o, lse *tensor.Tensor) {
 			cuQ, cuK := cumulative(s.lensQ), cumulative(s.lensK)
 			t, k := int(cuQ[len(cuQ)-1])+2, int(cuK[len(cuK)-1])+1 // rows of no sequence
-			in = tensors{g.normal(g.a, 0.6, t, s.h, s.d), g.normal(g.a, 0.6, k, s.g, s.d), g.act(k, s.g,
-				s.e),
+			in = tensors{g.normal(g.a, 0.6, t, s.h, s.d), g.normal(g.a, 0.6, k, s.g, s.d), g.act(k, s.g, s.e),
 				g.i32(cuQ...), g.i32(cuK...), g.act(2*s.far+1, s.h)}
 			if wide {
 				in[5] = g.f32(2*s.far+1, s.h)
@@ -44,13 +43,11 @@ func biasCases() []Case {
 		}
 		wide := i%2 == 1
 		name := fmt.Sprintf("%d_%v-%v", i, s.lensQ, s.lensK)
-		l = append(l,
-			Case{Op: kernels.AttentionBias, Name: name, Tol: 3e-5, Half: 1, Terms: 1, Why: biasWhy,
-				Leaky: true,
-				Call: func(g *gen) *kernels.Call {
-					in, o, lse := operands(g, wide)
-					return &kernels.Call{In: in, Out: tensors{o, lse}, Attr: at}
-				}},
+		l = append(l, Case{Op: kernels.AttentionBias, Name: name, Tol: 3e-5, Half: 1, Terms: 1, Why: biasWhy,
+			Leaky: true, Call: func(g *gen) *kernels.Call {
+				in, o, lse := operands(g, wide)
+				return &kernels.Call{In: in, Out: tensors{o, lse}, Attr: at}
+			}},
 			Case{Op: kernels.AttentionBiasBwd, Name: name, Tol: 1e-4, Half: 2, Terms: 1, Why: biasWhy,
 				Leaky: true,
 				Call: func(g *gen) *kernels.Call {

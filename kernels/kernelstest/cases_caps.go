@@ -29,8 +29,7 @@ func cappedAttention() []Case {
 	for i, s := range attnShapes {
 		if i == 1 || i == 4 || i >= 6 {
 			name := fmt.Sprintf("%d_q%vk%vh%dg%dd%de%d", i, s.q, s.k, s.h, s.g, s.d, s.e)
-			l = append(l, capped(attnForward(name, s, 1.5), 1, 1.5),
-				capped(attnBackward(name, s, 1.5), 1, 1.5))
+			l = append(l, capped(attnForward(name, s, 1.5), 1, 1.5), capped(attnBackward(name, s, 1.5), 1, 1.5))
 		}
 	}
 	return l

@@ -46,12 +46,10 @@ var spaceShapes = []convCase{
 	{[]int{1, 6, 6, 8}, []int{16, 1, 3, 3}, []kernels.Window{same(1), same(1)}},
 	{[]int{1, 4, 6, 7, 16}, []int{24, 16, 3, 3, 3}, []kernels.Window{win(1, 1, 2, 0), same(1), same(1)}},
 	{[]int{1, 5, 5, 6, 10}, []int{12, 10, 3, 1, 1}, []kernels.Window{win(2, 1, 0, 0), same(0), same(0)}},
-	{[]int{2, 4, 6, 8, 16}, []int{20, 16, 1, 2, 2}, []kernels.Window{same(0), win(2, 1, 0, 0), win(2, 1, 0,
-		0)}},
+	{[]int{2, 4, 6, 8, 16}, []int{20, 16, 1, 2, 2}, []kernels.Window{same(0), win(2, 1, 0, 0), win(2, 1, 0, 0)}},
 	{[]int{1, 26, 30, 18}, []int{20, 18, 3, 3}, []kernels.Window{same(1), same(1)}},
 	{[]int{1, 3, 15, 17, 16}, []int{16, 16, 3, 3, 3}, []kernels.Window{win(1, 1, 2, 0), same(1), same(1)}},
-	{[]int{1, 3, 5, 4, 6}, []int{6, 1, 3, 3, 3}, []kernels.Window{win(1, 1, 2, 0), win(2, 1, 1, 1),
-		same(1)}},
+	{[]int{1, 3, 5, 4, 6}, []int{6, 1, 3, 3, 3}, []kernels.Window{win(1, 1, 2, 0), win(2, 1, 1, 1), same(1)}},
 	// one output along the first axis: taps before and behind the input
 	{[]int{2, 1, 8, 9, 20}, []int{24, 20, 3, 3, 3}, []kernels.Window{win(1, 1, 2, 0), same(1), same(1)}},
 	{[]int{1, 2, 4, 5, 6}, []int{8, 3, 5, 1, 3}, []kernels.Window{win(2, 2, 5, 2), same(0), win(2, 1, 1, 0)}},
@@ -103,8 +101,7 @@ func spaceCases() []Case {
 		}
 		c := func(op kernels.Op, more string, tol, terms float64, call func(g *gen) *kernels.Call) {
 			l = append(l, Case{Op: op, Name: s.name() + more, Tol: tol, Half: convHalf, Why: convWhy, Leaky: true,
-				Terms: terms,
-				Call: func(g *gen) *kernels.Call {
+				Terms: terms, Call: func(g *gen) *kernels.Call {
 					k := call(g)
 					at := s.attr()
 					at.I[0] = k.Attr.I[0]
@@ -127,8 +124,7 @@ func spaceCases() []Case {
 				Out: tensors{g.raw(g.a, s.x...)}}
 		})
 		c(kernels.ConvDW, "", 4e-6, s.sums(), func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(s.y()...), g.act(s.x...)}, Out: tensors{g.raw(tensor.F32,
-				s.w...)}}
+			return &kernels.Call{In: tensors{g.act(s.y()...), g.act(s.x...)}, Out: tensors{g.raw(tensor.F32, s.w...)}}
 		})
 		c(kernels.ConvDW, "acc", 4e-6, s.sums(), func(g *gen) *kernels.Call {
 			return &kernels.Call{In: tensors{g.act(s.y()...), g.act(s.x...)}, Out: tensors{g.f32(s.w...)},

@@ -21,12 +21,11 @@ func delayedCases() (l []Case) {
 			m, n, k := s[0], s[1], s[2]
 			name := fmt.Sprintf("%s of a history-%dx%dx%d", recipe, m, n, k)
 			one := func(op kernels.Op, call func(g *gen) *kernels.Call) {
-				l = append(l, Case{Op: op, Name: name, Tol: 4e-6, Why: sumWhy,
-					Call: func(g *gen) *kernels.Call {
-						c := call(g)
-						c.Attr = low
-						return c
-					}})
+				l = append(l, Case{Op: op, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+					c := call(g)
+					c.Attr = low
+					return c
+				}})
 			}
 			one(kernels.LowLinear, func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.uneven(m, k), g.uneven(n, k), nil, scales(2, 0)},
@@ -43,12 +42,10 @@ func delayedCases() (l []Case) {
 		}
 		for operand := range 6 {
 			at := kernels.Attr{I: [4]int{operand / 2, p, operand % 2}}
-			l = append(l, Case{Op: kernels.Rounded, Name: fmt.Sprintf("%s operand %d of a history", recipe,
-				operand),
+			l = append(l, Case{Op: kernels.Rounded, Name: fmt.Sprintf("%s operand %d of a history", recipe, operand),
 				Tol: 1e-6, Why: "one product and rounding", Call: func(g *gen) *kernels.Call {
 					return &kernels.Call{In: tensors{g.uneven(35, 130), nil, scales(2, 1)},
-						Out:  tensors{g.raw(g.a, 35, 130)},
-						Attr: at}
+						Out: tensors{g.raw(g.a, 35, 130)}, Attr: at}
 				}})
 		}
 	}
@@ -69,9 +66,7 @@ func greatestCases() (l []Case) {
 			Call: func(g *gen) *kernels.Call {
 				x := g.act(3, 40)
 				x.F32()[77] = bad
-				return &kernels.Call{In: tensors{g.act(3, 40), g.act(2, 40), x},
-					Out: tensors{g.raw(tensor.F32,
-						1, 19)}}
+				return &kernels.Call{In: tensors{g.act(3, 40), g.act(2, 40), x}, Out: tensors{g.raw(tensor.F32, 1, 19)}}
 			}})
 	}
 	return l
@@ -85,8 +80,7 @@ func historyCases() (l []Case) {
 				Call: func(g *gen) *kernels.Call {
 					e := make([]float32, kernels.DelayedLen(3))
 					e[0], e[1], e[2] = 0.25, 7, float32(math.Inf(1))
-					return &kernels.Call{In: tensors{tensor.Of(tensor.F32, e, 1, len(e)), g.f64(1, 1,
-						overflow)},
+					return &kernels.Call{In: tensors{tensor.Of(tensor.F32, e, 1, len(e)), g.f64(1, 1, overflow)},
 						Out: tensors{scales(3, at)}}
 				}})
 		}
@@ -101,8 +95,7 @@ func historyCases() (l []Case) {
 	for _, overflow := range []float64{0, 1} {
 		l = append(l, Case{Op: kernels.LargestTo, Name: fmt.Sprint("clip ", overflow), Types: onlyF32,
 			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.f32(3, 40), g.f64(1, 1, overflow)}, Out: tensors{g.f32(3,
-					40)}}
+				return &kernels.Call{In: tensors{g.f32(3, 40), g.f64(1, 1, overflow)}, Out: tensors{g.f32(3, 40)}}
 			}})
 	}
 	return l

@@ -27,38 +27,30 @@ func matrixCases() []Case {
 	for _, s := range matrixSizes {
 		m, n, k := s[0], s[1], s[2]
 		name := fmt.Sprintf("%dx%dx%d", m, n, k)
-		l = append(l,
-			Case{Op: kernels.Linear, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(m, k), g.scaled(n, k)}, Out: tensors{g.raw(g.a, m, n)}}
-			}},
-			Case{Op: kernels.Linear, Name: name + "bias", Tol: 4e-6, Why: sumWhy,
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.act(m, k), g.scaled(n, k), g.act(n)},
-						Out: tensors{g.raw(tensor.F32, m, n)}}
-				}},
+		l = append(l, Case{Op: kernels.Linear, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(m, k), g.scaled(n, k)}, Out: tensors{g.raw(g.a, m, n)}}
+		}}, Case{Op: kernels.Linear, Name: name + "bias", Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(m, k), g.scaled(n, k), g.act(n)},
+				Out: tensors{g.raw(tensor.F32, m, n)}}
+		}},
 			Case{Op: kernels.Linear, Name: name + "parts", Tol: 8e-6, Half: 4,
 				Why: sumWhy + ", in 2 or 3 parts that are rounded each", Call: func(g *gen) *kernels.Call {
 					p := 2 + k%2
 					return &kernels.Call{In: tensors{g.act(m, p*k), g.scaled(n, p*k), g.act(n)},
 						Out: tensors{g.raw(g.a, m, n)}, Attr: kernels.Attr{I: [4]int{3: p}}}
-				}},
-			Case{Op: kernels.Linear, Name: name + "part", Tol: 4e-6, Why: sumWhy,
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.act(m, 3*k), g.scaled(n, 3*k), g.act(n)},
-						Out: tensors{g.raw(g.a, m, n)}, Attr: kernels.Attr{I: [4]int{2: 1 + k%3, 3: 3}}}
-				}},
-			Case{Op: kernels.LinearDX, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+				}}, Case{Op: kernels.Linear, Name: name + "part", Tol: 4e-6, Why: sumWhy, Call: func(
+				g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(m, 3*k), g.scaled(n, 3*k), g.act(n)},
+					Out: tensors{g.raw(g.a, m, n)}, Attr: kernels.Attr{I: [4]int{2: 1 + k%3, 3: 3}}}
+			}}, Case{Op: kernels.LinearDX, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(m, n), g.act(n, k)}, Out: tensors{g.raw(g.a, m, k)}}
-			}},
-			Case{Op: kernels.LinearDW, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(m, n), g.act(m, k)},
-					Out: tensors{g.raw(tensor.F32, n, k)}}
-			}},
-			Case{Op: kernels.LinearDW, Name: name + "acc", Tol: 4e-6, Why: sumWhy,
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.act(m, n), g.act(m, k)}, Out: tensors{g.f32(n, k)},
-						Attr: accumulate(0)}
-				}})
+			}}, Case{Op: kernels.LinearDW, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(m, n), g.act(m, k)}, Out: tensors{g.raw(tensor.F32, n, k)}}
+			}}, Case{Op: kernels.LinearDW, Name: name + "acc", Tol: 4e-6, Why: sumWhy, Call: func(
+				g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(m, n), g.act(m, k)}, Out: tensors{g.f32(n, k)},
+					Attr: accumulate(0)}
+			}})
 	}
 	return l
 }
@@ -68,8 +60,7 @@ func matrixCases() []Case {
 func lowCases() []Case {
 	var l []Case
 	for p := 1; p < len(kernels.Precisions); p++ {
-		for _, s := range [][3]int{{1, 1, 1}, {5, 7, 40}, {3, 130, 260}, {150, 33, 129}, {0, 3, 4}, {4, 5,
-			0}} {
+		for _, s := range [][3]int{{1, 1, 1}, {5, 7, 40}, {3, 130, 260}, {150, 33, 129}, {0, 3, 4}, {4, 5, 0}} {
 			m, n, k := s[0], s[1], s[2]
 			name := fmt.Sprintf("%s-%dx%dx%d", kernels.Precisions[p].Name, m, n, k)
 			at := func(add bool) (a kernels.Attr) {
@@ -78,24 +69,19 @@ func lowCases() []Case {
 				}
 				return a
 			}
-			l = append(l,
-				Case{Op: kernels.LowLinear, Name: name, Tol: 4e-6, Why: sumWhy,
-					Call: func(g *gen) *kernels.Call {
-						return &kernels.Call{In: tensors{g.uneven(m, k), g.uneven(n, k), g.act(n)},
-							Out: tensors{g.raw(g.a, m, n)}, Attr: at(false)}
-					}},
-				Case{Op: kernels.LowLinearDX, Name: name, Tol: 4e-6, Why: sumWhy,
-					Call: func(g *gen) *kernels.Call {
-						return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(n, k)}, Out: tensors{g.raw(g.a,
-							m, k)},
-							Attr: at(false)}
-					}},
-				Case{Op: kernels.LowLinearDW, Name: name, Tol: 4e-6, Why: sumWhy,
-					Call: func(g *gen) *kernels.Call {
-						return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(m, k)}, Out: tensors{g.f32(n,
-							k)},
-							Attr: at(true)}
-					}})
+			l = append(l, Case{Op: kernels.LowLinear, Name: name, Tol: 4e-6, Why: sumWhy,
+				Call: func(g *gen) *kernels.Call {
+					return &kernels.Call{In: tensors{g.uneven(m, k), g.uneven(n, k), g.act(n)},
+						Out: tensors{g.raw(g.a, m, n)}, Attr: at(false)}
+				}}, Case{Op: kernels.LowLinearDX, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(
+				g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(n, k)},
+					Out: tensors{g.raw(g.a, m, k)}, Attr: at(false)}
+			}}, Case{Op: kernels.LowLinearDW, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(
+				g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(m, k)}, Out: tensors{g.f32(n, k)},
+					Attr: at(true)}
+			}})
 		}
 	}
 	return l
@@ -143,8 +129,7 @@ func rowCases() []Case {
 		})
 		row(kernels.RMSNorm, "one float32 sum over 512 squares and one root", func(g *gen) *kernels.Call {
 			return &kernels.Call{In: tensors{g.act(t, d), g.act(d)},
-				Out:  tensors{g.raw(g.a, t, d), g.raw(tensor.F32, t)},
-				Attr: kernels.Attr{F: [2]float64{1e-5}}}
+				Out: tensors{g.raw(g.a, t, d), g.raw(tensor.F32, t)}, Attr: kernels.Attr{F: [2]float64{1e-5}}}
 		})
 		row(kernels.RMSNormDX, "one float32 sum over 512 products", func(g *gen) *kernels.Call {
 			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d), g.act(d), g.positive(t)},
@@ -155,45 +140,38 @@ func rowCases() []Case {
 				Out: tensors{g.raw(tensor.F32, d)}}
 		})
 	}
-	return append(l,
-		Case{Op: kernels.ColSum, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows",
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(4, 5, 33)}, Out: tensors{g.f32(33)},
-					Attr: accumulate(0)}
-			}},
-		Case{Op: kernels.RMSNormDW, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows",
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(4, 5, 33), g.act(4, 5, 33), g.positive(4, 5)},
-					Out: tensors{g.f32(33)}, Attr: accumulate(0)}
-			}})
+	return append(l, Case{Op: kernels.ColSum, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows",
+		Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(4, 5, 33)}, Out: tensors{g.f32(33)}, Attr: accumulate(0)}
+		}}, Case{Op: kernels.RMSNormDW, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows", Call: func(
+		g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.act(4, 5, 33), g.act(4, 5, 33), g.positive(4, 5)},
+			Out: tensors{g.f32(33)}, Attr: accumulate(0)}
+	}})
 }
 
 // ropeCases are the table of angles and the turning of heads, in both directions and with both ways
 // to pair columns.
 func ropeCases() []Case {
-	l := []Case{{Op: kernels.RopeTable, Name: "positions", Tol: 3e-7,
-		Why: "cos and sin rounded once, times a factor", Types: onlyF32,
-		Call: func(g *gen) *kernels.Call {
+	l := []Case{{Op: kernels.RopeTable, Name: "positions", Tol: 3e-7, Why: "cos and sin rounded once, times a factor",
+		Types: onlyF32, Call: func(g *gen) *kernels.Call {
 			inv := g.raw(tensor.F32, 32)
 			for i := range inv.F32() {
 				inv.F32()[i] = float32(math.Pow(10000, -float64(i)/32))
 			}
-			return &kernels.Call{In: tensors{g.ids(37, 0, 130000), inv},
-				Attr: kernels.Attr{F: [2]float64{1.25}},
-				Out:  tensors{g.raw(tensor.F32, 37, 32), g.raw(tensor.F32, 37, 32)}}
+			return &kernels.Call{In: tensors{g.ids(37, 0, 130000), inv}, Attr: kernels.Attr{F: [2]float64{1.25}},
+				Out: tensors{g.raw(tensor.F32, 37, 32), g.raw(tensor.F32, 37, 32)}}
 		}}}
 	for _, s := range [][4]int{{1, 1, 2, 1}, {0, 2, 4, 2}, {5, 3, 64, 32}, {7, 2, 40, 12}, {3, 2, 17, 8}} {
 		t, h, d, r := s[0], s[1], s[2], s[3]
 		for _, sign := range []int{1, -1} {
 			for pairs := range 2 {
-				l = append(l, Case{Op: kernels.Rope,
-					Name: fmt.Sprintf("%dx%dx%dr%d%+dpairs%d", t, h, d, r, sign, pairs), Tol: 4e-7,
-					Why: "two products",
-					Call: func(g *gen) *kernels.Call {
-						return &kernels.Call{In: tensors{g.act(t, h, d), g.f32(t, r), g.f32(t, r)},
-							Out:  tensors{g.raw(g.a, t, h, d)},
-							Attr: kernels.Attr{I: [4]int{sign, pairs}}}
-					}})
+				l = append(l,
+					Case{Op: kernels.Rope, Name: fmt.Sprintf("%dx%dx%dr%d%+dpairs%d", t, h, d, r, sign, pairs),
+						Tol: 4e-7, Why: "two products", Call: func(g *gen) *kernels.Call {
+							return &kernels.Call{In: tensors{g.act(t, h, d), g.f32(t, r), g.f32(t, r)},
+								Out: tensors{g.raw(g.a, t, h, d)}, Attr: kernels.Attr{I: [4]int{sign, pairs}}}
+						}})
 			}
 		}
 	}
@@ -252,10 +230,8 @@ func attnCases() []Case {
 // attnForward and attnBackward are cases with a soft cap of most, 0 for none.
 func attnForward(name string, s attnShape, most float64) Case {
 	return Case{Op: kernels.Attention, Name: name, Tol: 5e-6, Half: 1, Terms: 1,
-		Why: "exponentials, and probabilities times values of unit variance rounded to the activation " +
-			"dtype",
-		Leaky: true,
-		Call: func(g *gen) *kernels.Call {
+		Why:   "exponentials, and probabilities times values of unit variance rounded to the activation dtype",
+		Leaky: true, Call: func(g *gen) *kernels.Call {
 			q, k, v, cuQ, cuK, a := s.operands(g)
 			a.F[1] = most
 			return &kernels.Call{In: tensors{q, k, v, cuQ, cuK}, Attr: a,

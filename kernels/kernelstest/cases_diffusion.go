@@ -73,14 +73,12 @@ func modulateCase(t, d, kind int, wide bool) []Case {
 		one(kernels.Modulate, "", 4e-6, 3, func(g *gen) *kernels.Call { return forward(g, table(g)) }),
 		one(kernels.Modulate, "unshifted", 4e-6, 3, func(g *gen) *kernels.Call { return forward(g, nil) }),
 		one(kernels.ModulateDX, "", 4e-6, 3, func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d), table(g), at(g), g.stats(normed,
-				g.positive, t),
+			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d), table(g), at(g), g.stats(normed, g.positive, t),
 				g.stats(centred, g.f32, t)}, Out: tensors{g.raw(g.a, t, d)}}
 		}),
 		one(kernels.ModulateDW, "", 2e-6, 3, func(g *gen) *kernels.Call {
 			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d), at(g), g.stats(normed, g.positive, t),
-				g.stats(centred, g.f32, t)},
-				Out: tensors{empty(g, modulations, d), empty(g, modulations, d)}}
+				g.stats(centred, g.f32, t)}, Out: tensors{empty(g, modulations, d), empty(g, modulations, d)}}
 		}),
 		one(kernels.ModulateDW, "unshifted", 2e-6, 3, func(g *gen) *kernels.Call {
 			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d), at(g), g.stats(normed, g.positive, t),
@@ -94,12 +92,10 @@ func gateCasesBy() []Case {
 	for _, s := range rowSizes {
 		t, d := s[0], s[1]
 		for _, add := range []bool{false, true} {
-			l = append(l, Case{Op: kernels.Gate, Name: fmt.Sprintf("%dx%d-%v", t, d, add), Tol: 4e-7,
-				Terms: 1,
-				Why:   "a product and a sum", Call: func(g *gen) *kernels.Call {
-					c := &kernels.Call{In: tensors{g.act(t, d), g.act(modulations, d), g.ids(t, -1,
-						modulations+1), nil},
-						Out: tensors{g.raw(g.a, t, d)}}
+			l = append(l, Case{Op: kernels.Gate, Name: fmt.Sprintf("%dx%d-%v", t, d, add), Tol: 4e-7, Terms: 1,
+				Why: "a product and a sum", Call: func(g *gen) *kernels.Call {
+					c := &kernels.Call{In: tensors{g.act(t, d), g.act(modulations, d), g.ids(t, -1, modulations+1),
+						nil}, Out: tensors{g.raw(g.a, t, d)}}
 					if add {
 						c.In[3] = g.act(t, d)
 					}
@@ -107,42 +103,32 @@ func gateCasesBy() []Case {
 				}})
 		}
 	}
-	return append(l,
-		Case{Op: kernels.Gate, Name: "wide", Tol: 4e-7, Terms: 1, Why: "a product and a sum",
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(7, 33), g.f32(2, 33), g.ids(7, 0, 2), g.act(7, 33)},
-					Out: tensors{g.raw(g.a, 7, 33)}}
-			}})
+	return append(l, Case{Op: kernels.Gate, Name: "wide", Tol: 4e-7, Terms: 1, Why: "a product and a sum",
+		Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(7, 33), g.f32(2, 33), g.ids(7, 0, 2), g.act(7, 33)},
+				Out: tensors{g.raw(g.a, 7, 33)}}
+		}})
 }
 
 // runCases are modulations and losses of samples, of three rows each.
 func runCases() []Case {
 	at := kernels.Attr{I: [4]int{kernels.LayerRows}, F: [2]float64{1e-5, 1}}
 	return []Case{
-		{Op: kernels.Modulate, Name: "runs", Tol: 4e-6, Terms: 3, Why: modulateWhy,
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(4, 3, 33), g.act(2, 33), g.act(2, 33), g.i32(1, 0, -1,
-					1)},
-					Out:  tensors{g.raw(g.a, 4, 3, 33), g.raw(tensor.F32, 12), g.raw(tensor.F32, 12)},
-					Attr: at}
-			}},
-		{Op: kernels.ModulateDX, Name: "runs", Tol: 4e-6, Terms: 3, Why: modulateWhy,
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(12, 33), g.act(12, 33), g.act(2, 33), g.i32(1, 0, -1,
-					1),
-					g.positive(12),
-					g.f32(12)}, Out: tensors{g.raw(g.a, 12, 33)}, Attr: at}
-			}},
-		{Op: kernels.ModulateDW, Name: "runs", Tol: 2e-6, Terms: 3, Why: modulateWhy,
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(12, 333), g.act(12, 333), g.i32(1, 0, -1, 1),
-					g.positive(12),
-					g.f32(12)}, Out: tensors{g.raw(g.a, 2, 333), g.raw(g.a, 2, 333)}, Attr: at}
-			}},
+		{Op: kernels.Modulate, Name: "runs", Tol: 4e-6, Terms: 3, Why: modulateWhy, Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(4, 3, 33), g.act(2, 33), g.act(2, 33), g.i32(1, 0, -1, 1)},
+				Out: tensors{g.raw(g.a, 4, 3, 33), g.raw(tensor.F32, 12), g.raw(tensor.F32, 12)}, Attr: at}
+		}},
+		{Op: kernels.ModulateDX, Name: "runs", Tol: 4e-6, Terms: 3, Why: modulateWhy, Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(12, 33), g.act(12, 33), g.act(2, 33), g.i32(1, 0, -1, 1),
+				g.positive(12), g.f32(12)}, Out: tensors{g.raw(g.a, 12, 33)}, Attr: at}
+		}},
+		{Op: kernels.ModulateDW, Name: "runs", Tol: 2e-6, Terms: 3, Why: modulateWhy, Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(12, 333), g.act(12, 333), g.i32(1, 0, -1, 1), g.positive(12),
+				g.f32(12)}, Out: tensors{g.raw(g.a, 2, 333), g.raw(g.a, 2, 333)}, Attr: at}
+		}},
 		{Op: kernels.Gate, Name: "runs", Tol: 4e-7, Terms: 1, Why: "a product and a sum",
 			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(12, 33), g.act(2, 33), g.i32(1, 0, -1, 1), g.act(12,
-					33)},
+				return &kernels.Call{In: tensors{g.act(12, 33), g.act(2, 33), g.i32(1, 0, -1, 1), g.act(12, 33)},
 					Out: tensors{g.raw(g.a, 12, 33)}}
 			}},
 		{Op: kernels.PointLoss, Name: "runs", Tol: 2e-6, Terms: 3, Why: "float32 terms of either sign",
@@ -162,8 +148,7 @@ func sinusoidCases() []Case {
 	var l []Case
 	for _, first := range []int{0, 1} {
 		for _, s := range [][2]int{{1, 1}, {0, 4}, {5, 33}, {9, 128}} {
-			l = append(l, Case{Op: kernels.Sinusoids, Name: fmt.Sprintf("%dx%d-%d", s[0], s[1], first),
-				Tol:   3e-7,
+			l = append(l, Case{Op: kernels.Sinusoids, Name: fmt.Sprintf("%dx%d-%d", s[0], s[1], first), Tol: 3e-7,
 				Terms: 1, Why: "a sine rounded once", Call: func(g *gen) *kernels.Call {
 					return &kernels.Call{In: tensors{g.positive(s[0]), g.positive(s[1])},
 						Attr: kernels.Attr{I: [4]int{first}, F: [2]float64{1000}},
@@ -201,18 +186,16 @@ func pointCases() []Case {
 			t, d, wide, masked := s[0], s[1], i%2 == 0, i%4 > 1
 			name := fmt.Sprintf("%d-%dx%d-%v-%v", kind, t, d, wide, masked)
 			a := kernels.Attr{I: [4]int{kind}, F: [2]float64{0.8}}
-			l = append(l,
-				Case{Op: kernels.PointLoss, Name: name, Tol: 2e-6, Terms: float64(t*d) / 16,
-					Why: "float32 terms of either sign", Call: func(g *gen) *kernels.Call {
-						return &kernels.Call{In: pointOperands(g, t, d, wide, masked), Attr: a,
-							Out: tensors{g.raw(tensor.F32, 1)}}
-					}},
+			l = append(l, Case{Op: kernels.PointLoss, Name: name, Tol: 2e-6, Terms: float64(t*d) / 16,
+				Why: "float32 terms of either sign", Call: func(g *gen) *kernels.Call {
+					return &kernels.Call{In: pointOperands(g, t, d, wide, masked), Attr: a,
+						Out: tensors{g.raw(tensor.F32, 1)}}
+				}},
 				Case{Op: kernels.PointLossDX, Name: name, Tol: 4e-7, Terms: 1,
 					Why: "a difference and three products",
 					Call: func(g *gen) *kernels.Call {
-						return &kernels.Call{In: append(pointOperands(g, t, d, wide, masked), g.f32(1)),
-							Attr: a,
-							Out:  tensors{g.raw(g.a, t, d)}}
+						return &kernels.Call{In: append(pointOperands(g, t, d, wide, masked), g.f32(1)), Attr: a,
+							Out: tensors{g.raw(g.a, t, d)}}
 					}})
 		}
 	}

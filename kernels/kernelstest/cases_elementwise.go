@@ -14,41 +14,31 @@ func elementwiseCases() []Case {
 	var l []Case
 	for _, n := range lengths {
 		name := fmt.Sprint(n)
-		l = append(l,
-			Case{Op: kernels.SwiGLU, Name: name, Tol: 1e-6, Why: "one exponential and one quotient",
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.normal(g.a, 3, n), g.act(n)},
-						Out: tensors{g.raw(g.a, n)}}
-				}},
+		l = append(l, Case{Op: kernels.SwiGLU, Name: name, Tol: 1e-6, Why: "one exponential and one quotient",
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.normal(g.a, 3, n), g.act(n)}, Out: tensors{g.raw(g.a, n)}}
+			}},
 			Case{Op: kernels.SwiGLUBwd, Name: name, Tol: 1e-6, Why: "one exponential and one quotient",
 				Call: func(g *gen) *kernels.Call {
 					return &kernels.Call{In: tensors{g.act(n), g.normal(g.a, 3, n), g.act(n)},
 						Out: tensors{g.raw(g.a, n), g.raw(g.a, n)}}
-				}},
-			Case{Op: kernels.Sum, Name: name + "x3", Why: "float32 in operand order",
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.act(n), g.act(n), g.act(n)},
-						Out: tensors{g.raw(g.a, n)}}
-				}},
-			Case{Op: kernels.Mul, Name: name, Why: "one product", Call: func(g *gen) *kernels.Call {
+				}}, Case{Op: kernels.Sum, Name: name + "x3", Why: "float32 in operand order", Call: func(
+				g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(n), g.act(n), g.act(n)}, Out: tensors{g.raw(g.a, n)}}
+			}}, Case{Op: kernels.Mul, Name: name, Why: "one product", Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(n), g.act(n)}, Out: tensors{g.raw(g.a, n)}}
-			}},
-			Case{Op: kernels.Scale, Name: name, Why: "one product with a factor rounded to float32",
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.raw(g.a, n)},
-						Attr: kernels.Attr{F: [2]float64{0.3}}}
-				}},
-			Case{Op: kernels.AddTo, Name: name + "add", Why: "one sum", Call: func(g *gen) *kernels.Call {
+			}}, Case{Op: kernels.Scale, Name: name, Why: "one product with a factor rounded to float32", Call: func(
+				g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.raw(g.a, n)},
+					Attr: kernels.Attr{F: [2]float64{0.3}}}
+			}}, Case{Op: kernels.AddTo, Name: name + "add", Why: "one sum", Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.f32(n)}, Attr: accumulate(0)}
-			}},
-			Case{Op: kernels.AddTo, Name: name + "set", Why: "a copy", Call: func(g *gen) *kernels.Call {
+			}}, Case{Op: kernels.AddTo, Name: name + "set", Why: "a copy", Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.raw(tensor.F32, n)}}
-			}},
-			Case{Op: kernels.SumSquares, Name: name, Tol: 1e-12, Why: "float64 sums", Types: onlyF32,
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.f32(n)}, Out: tensors{g.raw(tensor.F64, 1)}}
-				}},
-			optimCase(kernels.AdamW, n, 3), optimCase(kernels.SGD, n, 2), optimCase(kernels.Lion, n, 2))
+			}}, Case{Op: kernels.SumSquares, Name: name, Tol: 1e-12, Why: "float64 sums", Types: onlyF32, Call: func(
+				g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.f32(n)}, Out: tensors{g.raw(tensor.F64, 1)}}
+			}}, optimCase(kernels.AdamW, n, 3), optimCase(kernels.SGD, n, 2), optimCase(kernels.Lion, n, 2))
 	}
 	return l
 }
@@ -57,10 +47,8 @@ func elementwiseCases() []Case {
 func optimCase(op kernels.Op, n, state int) Case {
 	return Case{Op: op, Name: fmt.Sprint(n), Tol: 5e-7,
 		Why: "a few float32 operations on terms of like size", Call: func(g *gen) *kernels.Call {
-			c := &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03,
-				0.7),
-				g.f64(3, 0.5, 0)},
-				Out: tensors{g.f32(n), g.f32(n), g.positive(n)}[:state]}
+			c := &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03, 0.7),
+				g.f64(3, 0.5, 0)}, Out: tensors{g.f32(n), g.f32(n), g.positive(n)}[:state]}
 			if g.a != tensor.F32 {
 				c.Out = append(c.Out, g.raw(g.a, n))
 			}
@@ -71,12 +59,10 @@ func optimCase(op kernels.Op, n, state int) Case {
 // narrowCase has moments in bf16, in which a difference in the last bit of a float32 may decide by chance
 // for the other neighbour, 1/128 away.
 func narrowCase(n int, overflow float64) Case {
-	return Case{Op: kernels.AdamWNarrow, Name: fmt.Sprint(n, "-", overflow), Tol: 8e-3,
-		Why: "a number of bf16",
+	return Case{Op: kernels.AdamWNarrow, Name: fmt.Sprint(n, "-", overflow), Tol: 8e-3, Why: "a number of bf16",
 		Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625,
-				0.03, 0.7),
-				g.f64(3, 0.5, overflow)},
+			return &kernels.Call{In: tensors{g.f32(n),
+				g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03, 0.7), g.f64(3, 0.5, overflow)},
 				Out: tensors{g.f32(n), g.normal(tensor.BF16, 1, n), narrow(g.positive(n)), g.raw(g.a, n)}}
 		}}
 }
@@ -91,11 +77,9 @@ func narrow(t *tensor.Tensor) *tensor.Tensor {
 func optimVariant(op kernels.Op, name string, state int, overflow float64, noDecay int) Case {
 	return Case{Op: op, Name: name, Tol: 5e-7, Why: "a few float32 operations on terms of like size",
 		Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.f32(100), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625,
-				0.03, 0.7),
-				g.f64(3, 0.5, overflow)},
-				Out:  append(tensors{g.f32(100), g.f32(100), g.positive(100)}[:state], g.act(100)),
-				Attr: kernels.Attr{I: [4]int{noDecay}}}
+			return &kernels.Call{In: tensors{g.f32(100), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03, 0.7),
+				g.f64(3, 0.5, overflow)}, Out: append(tensors{g.f32(100), g.f32(100), g.positive(100)}[:state],
+				g.act(100)), Attr: kernels.Attr{I: [4]int{noDecay}}}
 		}}
 }
 
@@ -108,8 +92,7 @@ func muonCases() []Case {
 		n        int
 		overflow float64
 		flag     int
-	}{{"none", 0, 0, 0}, {"1", 1, 0, 0}, {"4099", 4099, 0, 0}, {"flag", 100, 0, 1}, {"overflow", 100, 1,
-		0}} {
+	}{{"none", 0, 0, 0}, {"1", 1, 0, 0}, {"4099", 4099, 0, 0}, {"flag", 100, 0, 1}, {"overflow", 100, 1, 0}} {
 		hyper := func(g *gen) tensors {
 			return tensors{g.f32(v.n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03, 0.7),
 				g.f64(3, 0.5, v.overflow)}
@@ -118,10 +101,9 @@ func muonCases() []Case {
 		l = append(l, Case{Op: kernels.MuonMomentum, Name: v.name, Tol: 5e-7, Why: why, Types: onlyF32,
 			Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: hyper(g), Out: tensors{g.f32(v.n), g.f32(v.n)}, Attr: at}
-			}}, Case{Op: kernels.MuonStep, Name: v.name, Tol: 5e-7, Why: why,
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: hyper(g), Out: tensors{g.f32(v.n), g.act(v.n)}, Attr: at}
-			}})
+			}}, Case{Op: kernels.MuonStep, Name: v.name, Tol: 5e-7, Why: why, Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: hyper(g), Out: tensors{g.f32(v.n), g.act(v.n)}, Attr: at}
+		}})
 	}
 	for _, s := range [][]int{{1, 1}, {3, 3}, {5, 40}, {37, 6}, {2, 9, 17}, {3, 20, 4}, {0, 4}, {2, 0, 3}} {
 		l = append(l, Case{Op: kernels.Orthogonalize, Name: fmt.Sprint(s), Tol: 2e-5, Types: onlyF32,
@@ -133,9 +115,7 @@ func muonCases() []Case {
 	}
 	return append(l, Case{Op: kernels.Orthogonalize, Name: "zero", Why: "nothing is added", Types: onlyF32,
 		Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{tensor.Make(tensor.F32, 4, 3)}, Out: tensors{g.raw(tensor.F32,
-				4,
-				3)},
+			return &kernels.Call{In: tensors{tensor.Make(tensor.F32, 4, 3)}, Out: tensors{g.raw(tensor.F32, 4, 3)},
 				Attr: kernels.Attr{I: [4]int{5}}}
 		}})
 }
@@ -143,8 +123,7 @@ func muonCases() []Case {
 func averageCase(name string, n int, overflow float64) Case {
 	return Case{Op: kernels.Average, Name: name, Tol: 5e-7, Types: onlyF32,
 		Why: "a few float32 operations on terms of like size", Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625,
-				0.03, 0.7),
+			return &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03, 0.7),
 				g.f64(3, 0.5, overflow)}, Out: tensors{g.f32(n)}}
 		}}
 }
@@ -155,9 +134,8 @@ func castCases() []Case {
 	for _, from := range types {
 		for _, to := range types {
 			for _, n := range []int{0, 3, 777} {
-				l = append(l, Case{Op: kernels.Cast, Name: fmt.Sprintf("%v-%v-%d", from, to, n),
-					Why: "rounded once", Types: onlyF32,
-					Call: func(g *gen) *kernels.Call {
+				l = append(l, Case{Op: kernels.Cast, Name: fmt.Sprintf("%v-%v-%d", from, to, n), Why: "rounded once",
+					Types: onlyF32, Call: func(g *gen) *kernels.Call {
 						return &kernels.Call{In: tensors{g.normal(from, 100, n)}, Out: tensors{g.raw(to, n)}}
 					}})
 			}
@@ -176,21 +154,18 @@ func castCases() []Case {
 func axisCases() []Case {
 	var l []Case
 	for axis, cut := range [][2]int{{1, 2}, {2, 3}, {0, 5}} {
-		l = append(l,
-			Case{Op: kernels.Slice, Name: fmt.Sprint(axis), Why: "a copy", Call: func(g *gen) *kernels.Call {
-				shape := []int{3, 5, 7}
-				shape[axis] = cut[1]
-				return &kernels.Call{In: tensors{g.act(3, 5, 7)}, Out: tensors{g.raw(g.a, shape...)},
-					Attr: kernels.Attr{I: [4]int{axis, cut[0]}}}
-			}},
-			Case{Op: kernels.Concat, Name: fmt.Sprint(axis), Why: "a copy",
-				Call: func(g *gen) *kernels.Call {
-					a, b, y := []int{3, 5, 7}, []int{3, 5, 7}, []int{3, 5, 7}
-					b[axis] = cut[1]
-					y[axis] += cut[1]
-					return &kernels.Call{In: tensors{g.act(a...), g.act(b...)}, Out: tensors{g.raw(g.a, y...)},
-						Attr: kernels.Attr{I: [4]int{axis}}}
-				}})
+		l = append(l, Case{Op: kernels.Slice, Name: fmt.Sprint(axis), Why: "a copy", Call: func(g *gen) *kernels.Call {
+			shape := []int{3, 5, 7}
+			shape[axis] = cut[1]
+			return &kernels.Call{In: tensors{g.act(3, 5, 7)}, Out: tensors{g.raw(g.a, shape...)},
+				Attr: kernels.Attr{I: [4]int{axis, cut[0]}}}
+		}}, Case{Op: kernels.Concat, Name: fmt.Sprint(axis), Why: "a copy", Call: func(g *gen) *kernels.Call {
+			a, b, y := []int{3, 5, 7}, []int{3, 5, 7}, []int{3, 5, 7}
+			b[axis] = cut[1]
+			y[axis] += cut[1]
+			return &kernels.Call{In: tensors{g.act(a...), g.act(b...)}, Out: tensors{g.raw(g.a, y...)},
+				Attr: kernels.Attr{I: [4]int{axis}}}
+		}})
 	}
 	return append(l, Case{Op: kernels.Concat, Name: "integers", Why: "a copy", Types: onlyF32,
 		Call: func(g *gen) *kernels.Call {
@@ -221,8 +196,7 @@ var _ = add(
 	narrowCase(1, 0), narrowCase(4099, 0), narrowCase(100, 1), optimVariant(kernels.AdamW, "nodecay", 3, 0,
 		1), optimVariant(kernels.AdamW, "overflow", 3, 1, 0),
 	optimVariant(kernels.Lion, "nodecay", 2, 0, 1), optimVariant(kernels.Lion, "overflow", 2, 1, 0),
-	averageCase("1", 1, 0), averageCase("4099", 4099, 0), averageCase("none", 0, 0), averageCase("overflow",
-		100, 1),
+	averageCase("1", 1, 0), averageCase("4099", 4099, 0), averageCase("none", 0, 0), averageCase("overflow", 100, 1),
 	optimVariant(kernels.SGD, "nodecay", 2, 0, 1), optimVariant(kernels.SGD, "overflow", 2, 1, 0),
 	Case{Op: kernels.Sum, Name: "one", Why: "a copy", Call: func(g *gen) *kernels.Call {
 		return &kernels.Call{In: tensors{g.act(3, 5)}, Out: tensors{g.raw(g.a, 15)}}

@@ -23,8 +23,7 @@ var routers = []struct {
 	{"minimax", 5, 2, true, routing.Router{Score: routing.Sigmoid, Normalize: true}},
 	{"ernie", 6, 6, true, routing.Router{Normalize: true, Floor: true, Eps: 1e-12}},
 	{"floor", 6, 1, false, routing.Router{Normalize: true, Floor: true, Eps: 0.9}},
-	{"deepseek4", 9, 2, true, routing.Router{Score: routing.SqrtSoftplus, Normalize: true, Eps: 1e-20,
-		Scale: 1.5}},
+	{"deepseek4", 9, 2, true, routing.Router{Score: routing.SqrtSoftplus, Normalize: true, Eps: 1e-20, Scale: 1.5}},
 	{"gptoss", 8, 4, false, routing.Router{Score: routing.SoftmaxChosen}},
 	{"one", 1, 1, false, routing.Router{Normalize: true}},
 }
@@ -101,8 +100,7 @@ func (g *gen) seated(n, copies int) *tensor.Tensor {
 // ordered gives what route_order makes of idx.
 func (g *gen) ordered(idx *tensor.Tensor, e int, at kernels.Attr) (from, slot *tensor.Tensor) {
 	from, slot = g.raw(tensor.I32, idx.Len()), g.raw(tensor.I32, idx.Shape...)
-	do(kernels.RouteOrder, at, tensors{idx, g.positive(idx.Shape...)},
-		tensors{from, slot, g.raw(tensor.I32, e)})
+	do(kernels.RouteOrder, at, tensors{idx, g.positive(idx.Shape...)}, tensors{from, slot, g.raw(tensor.I32, e)})
 	return
 }
 
@@ -123,8 +121,7 @@ func expertRowCases() []Case {
 				l = append(l, Case{Op: kernels.RouteOrder, Name: name, Types: onlyF32, Why: "integers",
 					Call: func(g *gen) *kernels.Call {
 						return &kernels.Call{In: tensors{g.routed(t, k, e), g.positive(t, k)}, Attr: at,
-							Out: tensors{g.raw(tensor.I32, t*k), g.raw(tensor.I32, t, k),
-								g.raw(tensor.I32, e)}}
+							Out: tensors{g.raw(tensor.I32, t*k), g.raw(tensor.I32, t, k), g.raw(tensor.I32, e)}}
 					}}, Case{Op: kernels.RouteOrder, Name: name + " placed", Types: onlyF32, Why: "integers",
 					Call: func(g *gen) *kernels.Call { return g.placed(t, k, e, 0, at) }},
 					Case{Op: kernels.RouteOrder, Name: name + " with copies", Types: onlyF32, Why: "integers",
@@ -165,8 +162,7 @@ func balanceCases() []Case {
 			t, e, k, first int
 			cu             []int32
 		}{{0, 4, 2, 0, []int32{0, 0}}, {1, 1, 1, 0, []int32{0, 1}}, {23, 7, 2, 0, []int32{0, 9, 20}},
-			{11, 7, 2, 11, []int32{0, 9, 20}},
-			{10, 5, 3, 40, []int32{0, 20}}, {700, 6, 2, 0, []int32{3, 700}}} {
+			{11, 7, 2, 11, []int32{0, 9, 20}}, {10, 5, 3, 40, []int32{0, 20}}, {700, 6, 2, 0, []int32{3, 700}}} {
 			at := kernels.Attr{I: [4]int{c.k, int(score), c.first}}
 			name := fmt.Sprintf("%d %+v", score, c)
 			l = append(l, Case{Op: kernels.BalanceSums, Name: name, Types: onlyF32, Tol: 1e-7,
@@ -185,8 +181,7 @@ func balanceCases() []Case {
 		at := kernels.Attr{I: [4]int{2}, F: [2]float64{0.5}}
 		l = append(l, Case{Op: kernels.BalanceLoss, Name: fmt.Sprint(e), Types: onlyF32, Tol: 1e-7,
 			Why: "float64 sums in another order", Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.positive(2, e)}, Out: tensors{g.raw(tensor.F32, 1)},
-					Attr: at}
+				return &kernels.Call{In: tensors{g.positive(2, e)}, Out: tensors{g.raw(tensor.F32, 1)}, Attr: at}
 			}}, Case{Op: kernels.BalanceLossBwd, Name: fmt.Sprint(e), Types: onlyF32, Tol: 1e-7,
 			Why: "float64 sums in another order", Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.f32(1), g.positive(2, e)},
@@ -227,8 +222,7 @@ func lossCases(name string, t, e int, at kernels.Attr, cu []int32) []Case {
 				Out: tensors{g.raw(tensor.F32, e)}, Attr: idx}
 		}),
 		one(kernels.SignStep, 1e-7, "one sum", func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.f32(t, e), g.f64(1, 1, float64(t%2))},
-				Out: tensors{g.f32(t, e)}}
+			return &kernels.Call{In: tensors{g.f32(t, e), g.f64(1, 1, float64(t%2))}, Out: tensors{g.f32(t, e)}}
 		}),
 		{Op: kernels.GateRows, Name: name, Tol: 2e-7, Why: "one sigmoid and one product",
 			Call: func(g *gen) *kernels.Call {
@@ -250,12 +244,10 @@ func lossCases(name string, t, e int, at kernels.Attr, cu []int32) []Case {
 	if int(cu[len(cu)-1]) > t || at.I[2] > 0 {
 		return l // sequences by themselves are whole
 	}
-	return append(l, one(kernels.BalanceEach, 1e-7, "float64 sums in another order",
-		func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.f32(t, e), g.i32(cu...)}, Out: tensors{g.raw(tensor.F32, 1)}}
-		}), one(kernels.BalanceEachBwd, 1e-7, routeWhy, func(g *gen) *kernels.Call {
-		return &kernels.Call{In: tensors{g.f32(1), g.f32(t, e), g.i32(cu...)},
-			Out: tensors{g.raw(tensor.F32, t, e)}}
+	return append(l, one(kernels.BalanceEach, 1e-7, "float64 sums in another order", func(g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.f32(t, e), g.i32(cu...)}, Out: tensors{g.raw(tensor.F32, 1)}}
+	}), one(kernels.BalanceEachBwd, 1e-7, routeWhy, func(g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.f32(1), g.f32(t, e), g.i32(cu...)}, Out: tensors{g.raw(tensor.F32, t, e)}}
 	}))
 }
 

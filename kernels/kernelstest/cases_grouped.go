@@ -38,8 +38,7 @@ func groupedCases() []Case {
 		e := len(s.rows)
 		half := 0.0
 		weights := func(g *gen) *tensor.Tensor { return g.scaled(e*s.n, s.k) }
-		one := func(op kernels.Op, suffix string,
-			call func(g *gen, off *tensor.Tensor, t int) *kernels.Call) {
+		one := func(op kernels.Op, suffix string, call func(g *gen, off *tensor.Tensor, t int) *kernels.Call) {
 			l = append(l, Case{Op: op, Name: fmt.Sprintf("%vx%dx%d+%d%s", s.rows, s.n, s.k, s.extra, suffix),
 				Tol: 4e-6, Half: half, Why: sumWhy, Call: func(g *gen) *kernels.Call {
 					off, t := s.offsets(g)
@@ -48,8 +47,7 @@ func groupedCases() []Case {
 		}
 		cube := func(w *tensor.Tensor) *tensor.Tensor { w.Shape = []int{e, s.n, s.k}; return w }
 		one(kernels.GroupedLinear, "", func(g *gen, off *tensor.Tensor, t int) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, s.k), cube(weights(g)), off},
-				Out: tensors{g.raw(g.a, t, s.n)}}
+			return &kernels.Call{In: tensors{g.act(t, s.k), cube(weights(g)), off}, Out: tensors{g.raw(g.a, t, s.n)}}
 		})
 		half = 4 // parts are rounded each
 		one(kernels.GroupedLinear, "parts", func(g *gen, off *tensor.Tensor, t int) *kernels.Call {
@@ -87,11 +85,9 @@ func roundedCases() (l []Case) {
 			at := kernels.Attr{I: [4]int{operand / 2, p, operand % 2}}
 			name := fmt.Sprintf("%s operand %d", kernels.Precisions[p].Name, operand)
 			l = append(l, Case{Op: kernels.Rounded, Name: name + " of groups", Tol: 1e-6,
-				Why: "one product and rounding",
-				Call: func(g *gen) *kernels.Call {
+				Why: "one product and rounding", Call: func(g *gen) *kernels.Call {
 					off := tensor.Of(tensor.I32, []int32{3, 3, 8, 45, 45, 66}, 6)
-					return &kernels.Call{In: tensors{g.uneven(70, 37), off}, Out: tensors{g.raw(g.a, 70, 37)},
-						Attr: at}
+					return &kernels.Call{In: tensors{g.uneven(70, 37), off}, Out: tensors{g.raw(g.a, 70, 37)}, Attr: at}
 				}}, Case{Op: kernels.Rounded, Name: name, Tol: 1e-6, Why: "one product and rounding",
 				Call: func(g *gen) *kernels.Call {
 					return &kernels.Call{In: tensors{g.uneven(3, 35, 130)}, Out: tensors{g.raw(g.a, 3, 35,
@@ -108,24 +104,19 @@ func headCases() (l []Case) {
 		{5, 2, 0, 3}, {5, 2, 3, 0}} {
 		t, h, n, k := s[0], s[1], s[2], s[3]
 		one := func(op kernels.Op, suffix string, call func(g *gen) *kernels.Call) {
-			l = append(l, Case{Op: op, Name: fmt.Sprintf("heads %v%s", s, suffix), Tol: 4e-6, Why: sumWhy,
-				Call: call})
+			l = append(l, Case{Op: op, Name: fmt.Sprintf("heads %v%s", s, suffix), Tol: 4e-6, Why: sumWhy, Call: call})
 		}
 		one(kernels.GroupedLinear, "", func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, h, k), g.act(h, n, k)},
-				Out: tensors{g.raw(g.a, t, h, n)}}
+			return &kernels.Call{In: tensors{g.act(t, h, k), g.act(h, n, k)}, Out: tensors{g.raw(g.a, t, h, n)}}
 		})
 		one(kernels.GroupedLinearDX, "", func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, h, n), g.act(h, n, k), nil},
-				Out: tensors{g.raw(g.a, t, h, k)}}
+			return &kernels.Call{In: tensors{g.act(t, h, n), g.act(h, n, k), nil}, Out: tensors{g.raw(g.a, t, h, k)}}
 		})
 		one(kernels.GroupedLinearDW, "", func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, h, n), g.act(t, h, k)},
-				Out: tensors{g.raw(tensor.F32, h, n, k)}}
+			return &kernels.Call{In: tensors{g.act(t, h, n), g.act(t, h, k)}, Out: tensors{g.raw(tensor.F32, h, n, k)}}
 		})
 		one(kernels.GroupedLinearDW, " acc", func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, h, n), g.act(t, h, k), nil},
-				Out:  tensors{g.f32(h, n, k)},
+			return &kernels.Call{In: tensors{g.act(t, h, n), g.act(t, h, k), nil}, Out: tensors{g.f32(h, n, k)},
 				Attr: accumulate(0)}
 		})
 	}

@@ -37,8 +37,7 @@ func kindCases() []Case {
 					return &kernels.Call{In: tensors{g.routed(t, k, e), g.kinds(t)}, Attr: at,
 						Out: tensors{g.raw(tensor.I32, t, k)}}
 				}}, Case{Op: kernels.KindRows, Name: of, Why: "copies", Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(t, e), g.kinds(t)}, Attr: at,
-					Out: tensors{g.raw(g.a, t, e)}}
+				return &kernels.Call{In: tensors{g.act(t, e), g.kinds(t)}, Attr: at, Out: tensors{g.raw(g.a, t, e)}}
 			}})
 		}
 		for _, add := range []int{0, kernels.Accumulate} {

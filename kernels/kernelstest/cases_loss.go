@@ -20,8 +20,7 @@ func ceOperands(g *gen, s shard) tensors {
 	lse, hit := g.raw(tensor.F32, s.t, 1), g.raw(tensor.F32, s.t)
 	do(kernels.LinearLSE, kernels.Attr{I: [4]int{s.first}, F: [2]float64{g.cap}}, tensors{x, w, target},
 		tensors{lse, hit})
-	return tensors{x, w, target, wrap(tensor.F32, lse.Bytes(), []int{s.t}), g.positive(s.t),
-		g.normal(tensor.F32, 1, 1)}
+	return tensors{x, w, target, wrap(tensor.F32, lse.Bytes(), []int{s.t}), g.positive(s.t), g.normal(tensor.F32, 1, 1)}
 }
 
 // numerators are the outputs e and top of linear_lse.
@@ -43,51 +42,42 @@ func ceCases() []Case {
 	for _, s := range shards {
 		name := fmt.Sprintf("%dx%dx%d+%d", s.t, s.d, s.v, s.first)
 		attr := kernels.Attr{I: [4]int{s.first}}
-		l = append(l,
-			Case{Op: kernels.LinearLSE, Name: name, Tol: 2e-6,
-				Why: "float32 logits and one sum of exponentials", Call: func(g *gen) *kernels.Call {
-					in := ceOperands(g, s)
-					return &kernels.Call{In: in[:3], Out: tensors{g.raw(tensor.F32, s.t, 1),
-						g.raw(tensor.F32, s.t)}, Attr: attr}
-				}},
+		l = append(l, Case{Op: kernels.LinearLSE, Name: name, Tol: 2e-6,
+			Why: "float32 logits and one sum of exponentials", Call: func(g *gen) *kernels.Call {
+				in := ceOperands(g, s)
+				return &kernels.Call{In: in[:3], Out: tensors{g.raw(tensor.F32, s.t, 1),
+					g.raw(tensor.F32, s.t)}, Attr: attr}
+			}},
 			Case{Op: kernels.LinearLSE, Name: name + " kept", Tol: 2e-5, Half: 1,
 				Why: "exponentials of float32 logits", Call: func(g *gen) *kernels.Call {
 					in := ceOperands(g, s)
-					return &kernels.Call{In: in[:3],
-						Out: append(tensors{g.raw(tensor.F32, s.t, 1), g.raw(tensor.F32, s.t)},
-							g.numerators(s)...), Attr: attr}
+					return &kernels.Call{In: in[:3], Out: append(
+						tensors{g.raw(tensor.F32, s.t, 1), g.raw(tensor.F32, s.t)}, g.numerators(s)...), Attr: attr}
 				}},
 			Case{Op: kernels.LinearCEBwd, Name: name + " kept", Tol: 1e-5, Half: 4, Terms: 0.1, Why: why,
 				Call: func(g *gen) *kernels.Call {
 					return &kernels.Call{In: keptOperands(g, s), Out: tensors{g.raw(g.a, s.t, s.d),
 						g.raw(tensor.F32, s.v, s.d)}, Attr: attr}
-				}},
-			Case{Op: kernels.LinearCEDX, Name: name, Tol: 1e-5, Half: 4, Terms: 0.1, Why: why,
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: ceOperands(g, s), Out: tensors{g.raw(g.a, s.t, s.d)}, Attr: attr}
-				}},
-			Case{Op: kernels.LinearCEDW, Name: name, Tol: 1e-5, Half: 4, Terms: 0.1, Why: why,
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: ceOperands(g, s), Out: tensors{g.raw(tensor.F32, s.v, s.d)},
-						Attr: attr}
-				}},
-			Case{Op: kernels.LinearCEBwd, Name: name, Tol: 1e-5, Half: 4, Terms: 0.1, Why: why,
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: ceOperands(g, s),
-						Out:  tensors{g.raw(g.a, s.t, s.d), g.f32(s.v, s.d)},
-						Attr: kernels.Attr{I: [4]int{s.first, kernels.Accumulate}}}
-				}})
+				}}, Case{Op: kernels.LinearCEDX, Name: name, Tol: 1e-5, Half: 4, Terms: 0.1, Why: why, Call: func(
+				g *gen) *kernels.Call {
+				return &kernels.Call{In: ceOperands(g, s), Out: tensors{g.raw(g.a, s.t, s.d)}, Attr: attr}
+			}}, Case{Op: kernels.LinearCEDW, Name: name, Tol: 1e-5, Half: 4, Terms: 0.1, Why: why, Call: func(
+				g *gen) *kernels.Call {
+				return &kernels.Call{In: ceOperands(g, s), Out: tensors{g.raw(tensor.F32, s.v, s.d)}, Attr: attr}
+			}}, Case{Op: kernels.LinearCEBwd, Name: name, Tol: 1e-5, Half: 4, Terms: 0.1, Why: why, Call: func(
+				g *gen) *kernels.Call {
+				return &kernels.Call{In: ceOperands(g, s), Out: tensors{g.raw(g.a, s.t, s.d), g.f32(s.v, s.d)},
+					Attr: kernels.Attr{I: [4]int{s.first, kernels.Accumulate}}}
+			}})
 	}
-	for _, s := range []shard{{1, 3, 5, 0}, {0, 4, 8, 0}, {300, 24, 70, 0}, {9, 5, 2051, 0},
-		{2100, 8, 40, 0}} {
+	for _, s := range []shard{{1, 3, 5, 0}, {0, 4, 8, 0}, {300, 24, 70, 0}, {9, 5, 2051, 0}, {2100, 8, 40, 0}} {
 		l = append(l, Case{Op: kernels.LinearCE, Name: fmt.Sprintf("%dx%dx%d", s.t, s.d, s.v), Tol: 1e-5,
 			Half: 4, Terms: 0.1, Work: 1, Why: why, Call: func(g *gen) *kernels.Call {
 				in := ceOperands(g, s)
 				blocks, rows, step := kernels.LossWork(g.a, s.t, s.v)
 				return &kernels.Call{In: append(append(tensors(nil), in[:3]...), in[4:]...),
-					Attr: kernels.Attr{I: [4]int{0, kernels.Accumulate}},
-					Out: tensors{g.raw(tensor.F32, 1), g.raw(g.a, blocks, rows, step), g.raw(g.a, s.t, s.d),
-						g.f32(s.v, s.d)}}
+					Attr: kernels.Attr{I: [4]int{0, kernels.Accumulate}}, Out: tensors{g.raw(tensor.F32, 1),
+						g.raw(g.a, blocks, rows, step), g.raw(g.a, s.t, s.d), g.f32(s.v, s.d)}}
 			}})
 	}
 	return l

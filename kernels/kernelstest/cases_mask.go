@@ -28,8 +28,7 @@ var maskShapes = []maskShape{
 	{attnShape: attnShape{q: []int{}, k: []int{}, h: 1, g: 1, d: 4, e: 4, extra: 2}, tile: 8, oneIn: 1},
 	{attnShape: attnShape{q: []int{23, 0, 40}, k: []int{31, 5, 40}, h: 4, g: 2, d: 16, e: 16, extra: 1},
 		tile: 1, oneIn: 3},
-	{attnShape: attnShape{q: []int{70, 33}, k: []int{70, 33}, h: 2, g: 1, d: 32, e: 24, causal: 1}, tile: 7,
-		oneIn: 2},
+	{attnShape: attnShape{q: []int{70, 33}, k: []int{70, 33}, h: 2, g: 1, d: 32, e: 24, causal: 1}, tile: 7, oneIn: 2},
 	{attnShape: attnShape{q: []int{150}, k: []int{700}, h: 2, g: 2, d: 20, e: 20}, tile: 64, oneIn: 4},
 	{attnShape: attnShape{q: []int{200, 131}, k: []int{200, 131}, h: 1, g: 1, d: 64, e: 64, causal: 1,
 		window: 90}, tile: 16, oneIn: 2},
@@ -91,24 +90,21 @@ func maskCases() []Case {
 			a.I[2] = tile
 			return q, k, v, append(tensors{cuQ, cuK}, mask...), a
 		}
-		l = append(l,
-			Case{Op: kernels.Attention, Name: name, Tol: 5e-6, Half: 1, Terms: 1,
-				Why: "exponentials, and probabilities times values of unit variance rounded to the " +
-					"activation dtype", Leaky: true,
-				Call: func(g *gen) *kernels.Call {
-					q, k, v, more, a := operands(g)
-					return &kernels.Call{In: append(tensors{q, k, v}, more...), Attr: a,
-						Out: tensors{g.raw(g.a, q.Shape[0], s.h, s.e), g.raw(tensor.F32, q.Shape[0], s.h)}}
-				}},
+		l = append(l, Case{Op: kernels.Attention, Name: name, Tol: 5e-6, Half: 1, Terms: 1,
+			Why:   "exponentials, and probabilities times values of unit variance rounded to the activation dtype",
+			Leaky: true, Call: func(g *gen) *kernels.Call {
+				q, k, v, more, a := operands(g)
+				return &kernels.Call{In: append(tensors{q, k, v}, more...), Attr: a,
+					Out: tensors{g.raw(g.a, q.Shape[0], s.h, s.e), g.raw(tensor.F32, q.Shape[0], s.h)}}
+			}},
 			Case{Op: kernels.AttentionBwd, Name: name, Tol: 1e-5, Half: 2, Terms: 1,
 				Why: "differences of products of unit variance, rounded to the activation dtype", Leaky: true,
 				Call: func(g *gen) *kernels.Call {
 					q, k, v, more, a := operands(g)
 					o, lse := g.raw(g.a, q.Shape[0], s.h, s.e), g.raw(tensor.F32, q.Shape[0], s.h)
 					do(kernels.Attention, a, append(tensors{q, k, v}, more...), tensors{o, lse})
-					return &kernels.Call{In: append(tensors{g.act(o.Shape...), q, k, v, o, lse}, more...),
-						Attr: a,
-						Out:  tensors{g.raw(g.a, q.Shape...), g.raw(g.a, k.Shape...), g.raw(g.a, v.Shape...)}}
+					return &kernels.Call{In: append(tensors{g.act(o.Shape...), q, k, v, o, lse}, more...), Attr: a,
+						Out: tensors{g.raw(g.a, q.Shape...), g.raw(g.a, k.Shape...), g.raw(g.a, v.Shape...)}}
 				}})
 	}
 	return l

@@ -12,8 +12,7 @@ import (
 func objectiveCases() []Case {
 	var l []Case
 	p := objective.Params{Beta: 0.1, Gamma: 0.5, Smoothing: 0.1, Text: 0.3, Center: 0.01, Desirable: 1,
-		Undesirable: 0.7, Value: 0.1,
-		ClipValue: 0.2}
+		Undesirable: 0.7, Value: 0.1, ClipValue: 0.2}
 	for _, name := range objective.Known() {
 		if objective.Lookup(name).Of == nil {
 			continue
@@ -31,8 +30,7 @@ func objectiveCases() []Case {
 				}
 			}
 			return tensors{x, seq, weight, g.positive(n, objective.Columns),
-				tensor.Of(tensor.F32, p.Vector(),
-					len(p.Vector()))}
+				tensor.Of(tensor.F32, p.Vector(), len(p.Vector()))}
 		}
 		l = append(l, Case{Op: kernels.Objective, Name: name, Why: "float64 in row order", Types: onlyF32,
 			Call: func(g *gen) *kernels.Call {
@@ -59,16 +57,14 @@ func divergenceCases() []Case {
 			w.F32()[4] = 0
 			return tensors{g.f32(9, 23), g.f32(9, 23), w, tensor.Of(tensor.F32, p, len(p))}
 		}
-		l = append(l, Case{Op: kernels.Divergence, Name: fmt.Sprint(mix), Why: "float64 in row order",
-			Types: onlyF32,
+		l = append(l, Case{Op: kernels.Divergence, Name: fmt.Sprint(mix), Why: "float64 in row order", Types: onlyF32,
 			Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: in(g), Out: tensors{g.raw(tensor.F32, 1)}, Attr: attr}
-			}}, Case{Op: kernels.DivergenceBwd, Name: fmt.Sprint(mix), Why: "float64 in row order",
-			Types: onlyF32,
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: append(in(g), g.normal(tensor.F32, 1, 1)),
-					Out: tensors{g.raw(tensor.F32, 9, 23)}, Attr: attr}
-			}})
+			}}, Case{Op: kernels.DivergenceBwd, Name: fmt.Sprint(
+			mix), Why: "float64 in row order", Types: onlyF32, Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: append(in(g), g.normal(tensor.F32, 1, 1)),
+				Out: tensors{g.raw(tensor.F32, 9, 23)}, Attr: attr}
+		}})
 	}
 	return l
 }
@@ -119,10 +115,9 @@ func logitsCases() []Case {
 	var l []Case
 	for i, s := range [][2]int{{0, 7}, {3, 5}, {20, 2051}, {2, 5000}} {
 		for number := range 3 {
-			l = append(l, Case{Op: kernels.LogitsNLL, Name: fmt.Sprintf("%dx%d of %v", s[0], s[1],
-				kernels.NumberedActivation(number)), Tol: 4e-6, Terms: 10,
-				Why: "one float32 sum of exponentials", Types: onlyF32,
-				Call: func(g *gen) *kernels.Call {
+			l = append(l, Case{Op: kernels.LogitsNLL,
+				Name: fmt.Sprintf("%dx%d of %v", s[0], s[1], kernels.NumberedActivation(number)), Tol: 4e-6, Terms: 10,
+				Why: "one float32 sum of exponentials", Types: onlyF32, Call: func(g *gen) *kernels.Call {
 					a := kernels.Attr{I: [4]int{number, []int{0, 2, 3, 1}[i]}}
 					if i%2 == 1 {
 						a.F[0] = 3
@@ -146,7 +141,6 @@ var _ = add(
 			Out: tensors{g.raw(g.a, 61, 3, 5)}}
 	}},
 	Case{Op: kernels.PagedRows, Name: "none", Why: "a copy", Call: func(g *gen) *kernels.Call {
-		return &kernels.Call{In: tensors{g.act(40, 8), g.act(7, 8), pagedAt(g, 0)},
-			Out: tensors{g.raw(g.a, 0, 8)}}
+		return &kernels.Call{In: tensors{g.act(40, 8), g.act(7, 8), pagedAt(g, 0)}, Out: tensors{g.raw(g.a, 0, 8)}}
 	}},
 )

@@ -22,13 +22,11 @@ func packedCases() []Case {
 			for _, group := range slices.Compact([]int{32, kernels.PackedForms[form].Group, 0}) {
 				p := kernels.Packing{Form: form, Group: group}
 				name := fmt.Sprintf("%v-%dx%dx%d", p, m, n, k)
-				l = append(l,
-					Case{Op: kernels.PackedLinear, Name: name, Tol: 8e-6,
-						Why: "float32 sums of 5000 products",
-						Call: func(g *gen) *kernels.Call {
-							return &kernels.Call{In: tensors{g.act(m, k), g.packed(p, n, k), g.act(n)},
-								Out: tensors{g.raw(g.a, m, n)}, Attr: p.Attr()}
-						}},
+				l = append(l, Case{Op: kernels.PackedLinear, Name: name, Tol: 8e-6,
+					Why: "float32 sums of 5000 products", Call: func(g *gen) *kernels.Call {
+						return &kernels.Call{In: tensors{g.act(m, k), g.packed(p, n, k), g.act(n)},
+							Out: tensors{g.raw(g.a, m, n)}, Attr: p.Attr()}
+					}},
 					Case{Op: kernels.PackedLinearDX, Name: name, Tol: 8e-6,
 						Why: "float32 sums of 5000 products",
 						Call: func(g *gen) *kernels.Call {
@@ -48,8 +46,7 @@ func packedGroups() (l []Case) {
 		for _, s := range []struct {
 			off     []int32
 			t, n, k int
-		}{{[]int32{1, 1, 6, 7}, 9, 7, 40}, {[]int32{0, 100}, 100, 130, 260}, {[]int32{0, 3, 140}, 140, 600,
-			33},
+		}{{[]int32{1, 1, 6, 7}, 9, 7, 40}, {[]int32{0, 100}, 100, 130, 260}, {[]int32{0, 3, 140}, 140, 600, 33},
 			{[]int32{2, 2}, 2, 3, 4}, {[]int32{0, 0, 0}, 0, 8, 8}} {
 			p := kernels.Packing{Form: form, Group: kernels.PackedForms[form].Group}
 			name, groups := fmt.Sprintf("%v-%v-%dx%d", p, s.off, s.n, s.k), len(s.off)-1

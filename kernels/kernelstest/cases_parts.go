@@ -59,11 +59,8 @@ func partCases() []Case {
 					continue
 				}
 				name := fmt.Sprintf("part%d_q%vk%vat%vcap%g", i, s.q, s.k, place, most)
-				l = append(
-					l,
-					partOf(attnForward(name, s, most), kernels.AttentionPart, place),
-					partOf(attnBackward(name, s, most), kernels.AttentionPartBwd, place),
-				)
+				l = append(l, partOf(attnForward(name, s, most), kernels.AttentionPart, place),
+					partOf(attnBackward(name, s, most), kernels.AttentionPartBwd, place))
 			}
 		}
 	}

@@ -14,8 +14,7 @@ func peakCases() (l []Case) {
 		{700, 2, 2, 8, 0}} {
 		for causal := range 2 {
 			t, h, g, d := s[0], s[1], s[2], s[3]
-			l = append(l, Case{Op: kernels.AttentionPeak, Name: fmt.Sprint(s, causal), Tol: 4e-6, Half: 1,
-				Why: sumWhy,
+			l = append(l, Case{Op: kernels.AttentionPeak, Name: fmt.Sprint(s, causal), Tol: 4e-6, Half: 1, Why: sumWhy,
 				Call: func(gen *gen) *kernels.Call {
 					cu := gen.i32(0, int32(t/3), int32(t/3), int32(t))
 					return &kernels.Call{In: tensors{gen.act(t, h, d), gen.act(t, g, d), cu, cu},
@@ -30,13 +29,11 @@ func peakCases() (l []Case) {
 				Why: "one product", Call: func(g *gen) *kernels.Call {
 					peak := tensor.Of(tensor.F32, []float32{5, 20, 0, 9, 11, 1e6, 3, 2}, 1, 8)
 					return &kernels.Call{In: tensors{peak, g.f64(1, 1, overflow)}, Out: tensors{g.f32(13, 7),
-						g.act(13, 7)},
-						Attr: kernels.Attr{F: [2]float64{10, 0.5}, I: [4]int{first, 6, 1, 2}}}
+						g.act(13, 7)}, Attr: kernels.Attr{F: [2]float64{10, 0.5}, I: [4]int{first, 6, 1, 2}}}
 				}})
 		}
 	}
-	return append(l, Case{Op: kernels.PeakClip, Name: "a bias", Tol: 2e-7, Why: "one product",
-		Types: onlyF32,
+	return append(l, Case{Op: kernels.PeakClip, Name: "a bias", Tol: 2e-7, Why: "one product", Types: onlyF32,
 		Call: func(g *gen) *kernels.Call {
 			return &kernels.Call{In: tensors{tensor.Of(tensor.F32, []float32{5, 20}, 1, 2), g.f64(1, 1, 0)},
 				Out: tensors{g.f32(6), nil}, Attr: kernels.Attr{F: [2]float64{10, 1}, I: [4]int{0, 3, 0, 1}}}

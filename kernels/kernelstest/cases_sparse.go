@@ -50,26 +50,22 @@ const whySparse = "sums of up to 600 terms in float32, and exponentials"
 func sparseCases() (l []Case) {
 	at := kernels.Attr{F: [2]float64{0.3}}
 	for _, x := range sparseShapes {
-		l = append(l, Case{Op: kernels.AttentionSparse, Name: fmt.Sprint(x), Tol: 5e-6, Terms: 1,
-			Why: whySparse,
+		l = append(l, Case{Op: kernels.AttentionSparse, Name: fmt.Sprint(x), Tol: 5e-6, Terms: 1, Why: whySparse,
 			Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{Attr: at, In: tensors{g.act(x.t, x.h, x.d), g.act(x.s, x.g, x.d),
 					g.act(x.s, x.g, x.e), x.lists(g)},
 					Out: tensors{g.raw(g.a, x.t, x.h, x.e), g.raw(tensor.F32, x.t, x.h)}}
-			}}, Case{Op: kernels.AttentionSparseBwd, Name: fmt.Sprint(x), Tol: 1e-5, Half: 1, Terms: 1,
-			Why: whySparse,
-			Call: func(g *gen) *kernels.Call {
-				q, k, v, idx := g.act(x.t, x.h, x.d), g.act(x.s, x.g, x.d), g.act(x.s, x.g, x.e), x.lists(g)
-				o, lse := g.raw(g.a, x.t, x.h, x.e), g.raw(tensor.F32, x.t, x.h)
-				do(kernels.AttentionSparse, at, tensors{q, k, v, idx}, tensors{o, lse})
-				return &kernels.Call{Attr: at, In: tensors{g.act(x.t, x.h, x.e), q, k, v, o, lse, idx},
-					Out: tensors{g.raw(g.a, x.t, x.h, x.d), g.raw(g.a, x.s, x.g, x.d),
-						g.raw(g.a, x.s, x.g, x.e)}}
-			}}, Case{Op: kernels.IndexTopK, Name: fmt.Sprint(x), Why: "integers",
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{Attr: at, In: tensors{g.act(x.t, x.h, x.d), g.act(x.s, 1, x.d),
-					g.f32(x.t, x.h), x.sees(g)}, Out: tensors{g.raw(tensor.I32, x.t, x.n)}}
-			}})
+			}}, Case{Op: kernels.AttentionSparseBwd, Name: fmt.Sprint(
+			x), Tol: 1e-5, Half: 1, Terms: 1, Why: whySparse, Call: func(g *gen) *kernels.Call {
+			q, k, v, idx := g.act(x.t, x.h, x.d), g.act(x.s, x.g, x.d), g.act(x.s, x.g, x.e), x.lists(g)
+			o, lse := g.raw(g.a, x.t, x.h, x.e), g.raw(tensor.F32, x.t, x.h)
+			do(kernels.AttentionSparse, at, tensors{q, k, v, idx}, tensors{o, lse})
+			return &kernels.Call{Attr: at, In: tensors{g.act(x.t, x.h, x.e), q, k, v, o, lse, idx},
+				Out: tensors{g.raw(g.a, x.t, x.h, x.d), g.raw(g.a, x.s, x.g, x.d), g.raw(g.a, x.s, x.g, x.e)}}
+		}}, Case{Op: kernels.IndexTopK, Name: fmt.Sprint(x), Why: "integers", Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{Attr: at, In: tensors{g.act(x.t, x.h, x.d), g.act(x.s, 1, x.d),
+				g.f32(x.t, x.h), x.sees(g)}, Out: tensors{g.raw(tensor.I32, x.t, x.n)}}
+		}})
 		for _, some := range []bool{false, true} {
 			l = append(l, x.losses(some)...)
 		}

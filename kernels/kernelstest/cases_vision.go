@@ -41,23 +41,20 @@ func visionRowCases() []Case {
 			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d)}, Out: tensors{g.raw(tensor.F32, d)}}
 		})
 	}
-	return append(l,
-		Case{Op: kernels.LayerNorm, Name: "nobias", Tol: 4e-6, Why: "two float32 sums over 33 and one root",
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(4, 5, 33), g.act(33), nil},
-					Out:  tensors{g.raw(g.a, 4, 5, 33), g.raw(tensor.F32, 4, 5), g.raw(tensor.F32, 4, 5)},
-					Attr: kernels.Attr{F: [2]float64{1e-6}}}
-			}},
-		Case{Op: kernels.LayerNormDW, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows",
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(4, 5, 33), g.act(4, 5, 33), g.f32(4, 5),
-					g.positive(4, 5)}, Out: tensors{g.f32(33)}, Attr: accumulate(0)}
-			}},
-		Case{Op: kernels.MulColsDW, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows",
-			Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(4, 5, 33), g.act(4, 5, 33)}, Out: tensors{g.f32(33)},
-					Attr: accumulate(0)}
-			}})
+	return append(l, Case{Op: kernels.LayerNorm, Name: "nobias", Tol: 4e-6,
+		Why: "two float32 sums over 33 and one root", Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(4, 5, 33), g.act(33), nil},
+				Out:  tensors{g.raw(g.a, 4, 5, 33), g.raw(tensor.F32, 4, 5), g.raw(tensor.F32, 4, 5)},
+				Attr: kernels.Attr{F: [2]float64{1e-6}}}
+		}}, Case{Op: kernels.LayerNormDW, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows", Call: func(
+		g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.act(4, 5, 33), g.act(4, 5, 33), g.f32(4, 5),
+			g.positive(4, 5)}, Out: tensors{g.f32(33)}, Attr: accumulate(0)}
+	}}, Case{Op: kernels.MulColsDW, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows", Call: func(
+		g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.act(4, 5, 33), g.act(4, 5, 33)}, Out: tensors{g.f32(33)},
+			Attr: accumulate(0)}
+	}})
 }
 
 func actCases() []Case {
@@ -69,13 +66,10 @@ func actCases() []Case {
 		}
 		for _, n := range lengths {
 			at := kernels.Attr{I: [4]int{kind}}
-			l = append(l,
-				Case{Op: kernels.Act, Name: fmt.Sprintf("%d-%d", kind, n), Tol: 1e-6,
-					Why: "an exponential, a quotient and a polynomial of degree 9",
-					Call: func(g *gen) *kernels.Call {
-						return &kernels.Call{In: tensors{g.normal(g.a, 3, n)}, Out: tensors{g.raw(g.a, n)},
-							Attr: at}
-					}},
+			l = append(l, Case{Op: kernels.Act, Name: fmt.Sprintf("%d-%d", kind, n), Tol: 1e-6,
+				Why: "an exponential, a quotient and a polynomial of degree 9", Call: func(g *gen) *kernels.Call {
+					return &kernels.Call{In: tensors{g.normal(g.a, 3, n)}, Out: tensors{g.raw(g.a, n)}, Attr: at}
+				}},
 				Case{Op: kernels.ActBwd, Name: fmt.Sprintf("%d-%d", kind, n), Tol: 3e-6, Terms: terms,
 					Why: "an exponent of size 5 with its rounding, and terms that cancel where the " +
 						"slope turns", Call: func(g *gen) *kernels.Call {
@@ -92,11 +86,9 @@ func takeCases() []Case {
 	for _, s := range [][3]int{{5, 7, 3}, {1, 1, 1}, {40, 9, 65}, {3, 0, 4}, {6, 200, 33}} {
 		rows, t, d := s[0], s[1], s[2]
 		name := fmt.Sprintf("%dx%d-%d", rows, d, t)
-		l = append(l,
-			Case{Op: kernels.Take, Name: name, Why: "a copy", Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(rows, d), g.ids(t, -1, rows+1)},
-					Out: tensors{g.raw(g.a, t, d)}}
-			}},
+		l = append(l, Case{Op: kernels.Take, Name: name, Why: "a copy", Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(rows, d), g.ids(t, -1, rows+1)}, Out: tensors{g.raw(g.a, t, d)}}
+		}},
 			Case{Op: kernels.TakeBwd, Name: name, Tol: 1e-6,
 				Why: "float32 sums of at most 200 rows in order", Call: func(g *gen) *kernels.Call {
 					return &kernels.Call{In: tensors{g.act(t, d), g.ids(t, -1, rows+1)},
@@ -126,12 +118,11 @@ func turnCases() []Case {
 						Out: tensors{g.raw(g.a, t, h, 2*r)}, Attr: kernels.Attr{I: [4]int{way}}}
 				}})
 		}
-		l = append(l,
-			Case{Op: kernels.TurnDW, Name: name, Tol: 2e-6, Why: "float32 sums over 80 pairs",
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.act(t, h, 2*r), g.act(t, h, 2*r), g.ids(t, 0, 2)},
-						Out: tensors{g.raw(tensor.F32, r)}}
-				}},
+		l = append(l, Case{Op: kernels.TurnDW, Name: name, Tol: 2e-6, Why: "float32 sums over 80 pairs",
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(t, h, 2*r), g.act(t, h, 2*r), g.ids(t, 0, 2)},
+					Out: tensors{g.raw(tensor.F32, r)}}
+			}},
 			Case{Op: kernels.TurnDW, Name: name + "acc", Tol: 2e-6, Why: "float32 sums over 80 pairs",
 				Call: func(g *gen) *kernels.Call {
 					return &kernels.Call{In: tensors{g.act(t, h, 2*r), g.act(t, h, 2*r), g.ids(t, 0, 2)},

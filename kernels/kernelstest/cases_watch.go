@@ -17,16 +17,14 @@ func watchCases() (l []Case) {
 			name := fmt.Sprintf("%s-%dx%dx%d", kernels.Precisions[p].Name, m, n, k)
 			l = append(l, Case{Op: kernels.LowError, Name: name, Tol: 2e-4, Why: "differences of two sums",
 				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.uneven(m, k), g.uneven(n, k), g.uneven(m, n),
-						choice(0, 0)},
+					return &kernels.Call{In: tensors{g.uneven(m, k), g.uneven(n, k), g.uneven(m, n), choice(0, 0)},
 						Out: tensors{g.raw(tensor.F32, 1, kernels.ChoiceLen)}, Attr: low}
 				}},
 				Case{Op: kernels.LowError, Name: name + " of groups", Tol: 2e-4,
 					Why: "differences of two sums",
 					Call: func(g *gen) *kernels.Call {
-						return &kernels.Call{In: tensors{g.uneven(m, k), g.uneven(3, n, k), g.uneven(m, n),
-							choice(3, 0),
-							g.i32(0, int32(m/4), int32(m/4), int32(m))},
+						return &kernels.Call{In: tensors{g.uneven(m, k), g.uneven(3, n, k),
+							g.uneven(m, n), choice(3, 0), g.i32(0, int32(m/4), int32(m/4), int32(m))},
 							Out: tensors{g.raw(tensor.F32, 1, kernels.ChoiceLen)}, Attr: low}
 					}})
 		}
@@ -35,23 +33,16 @@ func watchCases() (l []Case) {
 			Case{Op: kernels.LowError, Name: name, Tol: 2e-4, Why: "differences of two sums", Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(3, 40), g.act(5, 40), g.act(3, 5), choice(0, 2)},
 					Out: tensors{g.raw(tensor.F32, 1, kernels.ChoiceLen)}, Attr: low}
-			}},
-			Case{Op: kernels.LowLinear, Name: name, Tol: 4e-6, Why: sumWhy,
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.uneven(3, 40), g.uneven(5, 40), nil, choice(1, 0)},
-						Out: tensors{g.raw(g.a, 3, 5)}, Attr: low}
-				}},
-			Case{Op: kernels.LowLinearDX, Name: name, Tol: 4e-6, Why: sumWhy,
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.uneven(3, 5), g.uneven(5, 40), choice(1, 0)},
-						Out: tensors{g.raw(g.a, 3, 40)}, Attr: low}
-				}},
-			Case{Op: kernels.LowLinearDW, Name: name, Tol: 4e-6, Why: sumWhy,
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.uneven(3, 5), g.uneven(3, 40), choice(1, 0)},
-						Out: tensors{g.f32(5, 40)}, Attr: low}
-				}},
-			Case{Op: kernels.Rounded, Name: name, Call: func(g *gen) *kernels.Call {
+			}}, Case{Op: kernels.LowLinear, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.uneven(3, 40), g.uneven(5, 40), nil, choice(1, 0)},
+					Out: tensors{g.raw(g.a, 3, 5)}, Attr: low}
+			}}, Case{Op: kernels.LowLinearDX, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.uneven(3, 5), g.uneven(5, 40), choice(1, 0)},
+					Out: tensors{g.raw(g.a, 3, 40)}, Attr: low}
+			}}, Case{Op: kernels.LowLinearDW, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.uneven(3, 5), g.uneven(3, 40), choice(1, 0)},
+					Out: tensors{g.f32(5, 40)}, Attr: low}
+			}}, Case{Op: kernels.Rounded, Name: name, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.uneven(3, 40), nil, choice(1, 0)},
 					Out: tensors{g.raw(g.a, 3, 40)}, Attr: low}
 			}})
@@ -65,10 +56,9 @@ func watchCases() (l []Case) {
 						e[i] = of * float32(i%4)
 					}
 					e[kernels.ErrorSeen] = 1000
-					return &kernels.Call{In: tensors{tensor.Of(tensor.F32, e, 1, len(e)), g.f64(1, 1,
-						overflow)},
-						Out: tensors{choice(2, 0)}, Attr: kernels.Watch{Limit: 0.9, Lost: 0.01, Every: 3,
-							Stay: 5}.Attr()}
+					return &kernels.Call{In: tensors{tensor.Of(tensor.F32, e, 1, len(e)), g.f64(1, 1, overflow)},
+						Out:  tensors{choice(2, 0)},
+						Attr: kernels.Watch{Limit: 0.9, Lost: 0.01, Every: 3, Stay: 5}.Attr()}
 				}})
 		}
 	}

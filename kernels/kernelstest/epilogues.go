@@ -95,10 +95,8 @@ func (g *gen) behind(a tensor.DType, y *tensor.Tensor) [][]*kernels.Call {
 		{{Op: kernels.SwiGLU, In: tensors{other, y}, Out: tensors{out()}}},
 		{{Op: kernels.Mul, In: tensors{y, y}, Out: tensors{out()}}},
 		{{Op: kernels.SwiGLUBwd, In: tensors{y, other, third}, Out: tensors{out(), out()}}},
-		{{Op: kernels.Act, In: tensors{y}, Out: tensors{out()},
-			Attr: kernels.Attr{I: [4]int{kernels.GELU}}}},
-		{{Op: kernels.ActBwd, In: tensors{y, other}, Out: tensors{out()},
-			Attr: kernels.Attr{I: [4]int{kernels.SiLU}}}},
+		{{Op: kernels.Act, In: tensors{y}, Out: tensors{out()}, Attr: kernels.Attr{I: [4]int{kernels.GELU}}}},
+		{{Op: kernels.ActBwd, In: tensors{y, other}, Out: tensors{out()}, Attr: kernels.Attr{I: [4]int{kernels.SiLU}}}},
 		{{Op: kernels.Rope, In: tensors{y.Alias(heads...), g.f32(m, 3), g.f32(m, 3)},
 			Out: tensors{out().Alias(heads...)}, Attr: kernels.Attr{I: [4]int{1}}}},
 		{{Op: kernels.Rope, In: tensors{y.Alias(heads...), g.f32(m, 4), g.f32(m, 4)},
@@ -112,8 +110,7 @@ func (g *gen) besides(a tensor.DType, y *tensor.Tensor, k int) [][]*kernels.Call
 	sum := func(a, b, c *tensor.Tensor) *kernels.Call {
 		return &kernels.Call{Op: kernels.Sum, In: tensors{a, b}, Out: tensors{c}}
 	}
-	other, one, two, added, out := g.act(m, n), g.raw(a, m, n), g.raw(a, m, n), g.raw(a, m, n), g.raw(a, m,
-		n)
+	other, one, two, added, out := g.act(m, n), g.raw(a, m, n), g.raw(a, m, n), g.raw(a, m, n), g.raw(a, m, n)
 	thin := &kernels.Call{Op: kernels.Linear, In: tensors{g.act(m, k), g.scaled(n, k)}, Out: tensors{one},
 		Passing: true}
 	turned := &kernels.Call{Op: kernels.LinearDX, In: tensors{g.act(m, k), g.scaled(k, n)},

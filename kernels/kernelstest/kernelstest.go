@@ -201,8 +201,7 @@ func complete(t *testing.T, b kernels.Backend) {
 	for _, s := range kernels.Specs() {
 		require.True(t, have[s.Op], "operation %s has no conformance case", s.Op)
 	}
-	require.Panics(t, func() { b.Run(&kernels.Call{Op: "nonsense"}) },
-		"an unknown operation is a bug of the caller")
+	require.Panics(t, func() { b.Run(&kernels.Call{Op: "nonsense"}) }, "an unknown operation is a bug of the caller")
 	require.Panics(t, func() { b.Run(&kernels.Call{Op: kernels.Linear}) }, "so are missing operands")
 }
 

@@ -32,8 +32,7 @@ func (p Part) plants() []planted {
 			for _, x := range []float64{math.NaN(), math.Inf(1)}[:2-min(int(r.gen.a), 1)] {
 				name := fmt.Sprintf("%s with %v in operand %d", r.name, x, i)
 				at := newGen(name, r.gen.a).IntN(in.Len())
-				l = append(l, planted{r, name, replace(r.call().In, i, poison(in, at, x)),
-					r.Leaky || math.IsInf(x, 1)})
+				l = append(l, planted{r, name, replace(r.call().In, i, poison(in, at, x)), r.Leaky || math.IsInf(x, 1)})
 			}
 		}
 	}
@@ -110,10 +109,8 @@ func sameInOne(t *testing.T, b kernels.Backend, r *run) {
 	lse, hit, joined, loss := tensor.Make(tensor.F32, n, 1), tensor.Make(tensor.F32, n),
 		tensor.Make(tensor.F32, n), tensor.Make(tensor.F32, 1)
 	bwd.Op, bwd.In, bwd.Out = kernels.LinearCEBwd, tensors{x, w, target, joined, weight, seed}, bwd.Out[2:]
-	for _, c := range []*kernels.Call{one,
-		{Op: kernels.LinearLSE, In: tensors{x, w, target}, Out: tensors{lse, hit},
-			Attr: kernels.Attr{F: one.Attr.F}},
-		{Op: kernels.LSEJoin, In: tensors{lse}, Out: tensors{joined}},
+	for _, c := range []*kernels.Call{one, {Op: kernels.LinearLSE, In: tensors{x, w, target}, Out: tensors{lse, hit},
+		Attr: kernels.Attr{F: one.Attr.F}}, {Op: kernels.LSEJoin, In: tensors{lse}, Out: tensors{joined}},
 		{Op: kernels.NLL, In: tensors{joined, hit, target, weight}, Out: tensors{loss}}, bwd} {
 		b.Run(c)
 	}
@@ -154,8 +151,7 @@ func sameKept(t *testing.T, b kernels.Backend, r *run) {
 	kept, again := r.copyCall(), r.copyCall()
 	e, top, rows := clone(kept.In[6]), clone(kept.In[7]), kept.In[0].Shape[0]
 	lse := &kernels.Call{Op: kernels.LinearLSE, In: kept.In[:3],
-		Out:  tensors{tensor.Make(tensor.F32, rows, 1), tensor.Make(tensor.F32, rows), e, top},
-		Attr: r.call().Attr}
+		Out: tensors{tensor.Make(tensor.F32, rows, 1), tensor.Make(tensor.F32, rows), e, top}, Attr: r.call().Attr}
 	kept.In = append(append(tensors(nil), kept.In[:6]...), e, top)
 	again.In = again.In[:6]
 	alone := &kernels.Call{Op: kernels.LinearLSE, In: lse.In, Out: tensors{tensor.Make(tensor.F32, rows, 1),
@@ -164,10 +160,8 @@ func sameKept(t *testing.T, b kernels.Backend, r *run) {
 		b.Run(c)
 	}
 	b.Sync()
-	require.True(t, bytes.Equal(lse.Out[0].Bytes(), alone.Out[0].Bytes()),
-		"%s: lse without numerators", r.name)
+	require.True(t, bytes.Equal(lse.Out[0].Bytes(), alone.Out[0].Bytes()), "%s: lse without numerators", r.name)
 	for i, o := range kept.Out {
-		require.True(t, bytes.Equal(o.Bytes(), again.Out[i].Bytes()), "%s: out %d with numerators kept",
-			r.name, i)
+		require.True(t, bytes.Equal(o.Bytes(), again.Out[i].Bytes()), "%s: out %d with numerators kept", r.name, i)
 	}
 }

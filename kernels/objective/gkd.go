@@ -6,8 +6,7 @@ import "math"
 // Jensen and Shannon: mix 0 is the distance from the teacher, 1 that from the student.
 var _ = register(Loss{Name: "gkd", Source: "arXiv:2306.13649", Reference: true,
 	Doc: "β·KL(t‖M) + (1−β)·KL(s‖M) of the distributions of teacher and student, M = β·t + (1−β)·s, β mix; 0 is " +
-		"KL(t‖s), 1 KL(s‖t); a mean over the tokens of answers",
-	Reads: []string{"mix"}, Logits: divergence})
+		"KL(t‖s), 1 KL(s‖t); a mean over the tokens of answers", Reads: []string{"mix"}, Logits: divergence})
 
 // divergence gives the divergence of one row of logits from the teacher's, and its derivatives by z.
 func divergence(p *Params, z, teacher []float32, grad []float64) float64 {

@@ -5,9 +5,8 @@ import "math"
 // infonce trains embeddings: the vector of a query is to be nearer to that of its own positive text than to
 // all other texts of the microbatch, the positives of other queries and the negatives that the data has.
 var _ = register(Loss{Name: "infonce", Source: "arXiv:1807.03748; in-batch negatives arXiv:1705.00652",
-	Doc: "−log softmax of cos(q, p)/temperature over the positives and negatives of the microbatch; of texts " +
-		"{query, positive, negatives}; a mean over queries",
-	Reads: []string{"temperature", "pooling"}, Vectors: contrast})
+	Doc: "−log softmax of cos(q, p)/temperature over the positives and negatives of the microbatch; of texts {query, " +
+		"positive, negatives}; a mean over queries", Reads: []string{"temperature", "pooling"}, Vectors: contrast})
 
 // The roles of a sequence, which the column Margin has of each of its rows. The first positive behind a query
 // is its own.

@@ -28,19 +28,17 @@ type Params struct {
 
 // Vector and ParamsOf carry parameters through a tensor of float32s.
 func (p Params) Vector() []float32 {
-	return []float32{float32(p.Beta), float32(p.Gamma), float32(p.Smoothing), float32(p.Text),
-		float32(p.Center), float32(p.ClipLow), float32(p.ClipHigh), float32(p.KL),
-		float32(p.Desirable), float32(p.Undesirable), float32(p.Discount), float32(p.Lambda),
-		float32(p.Value), float32(p.ClipValue), float32(p.Mix),
+	return []float32{float32(p.Beta), float32(p.Gamma), float32(p.Smoothing), float32(p.Text), float32(p.Center),
+		float32(p.ClipLow), float32(p.ClipHigh), float32(p.KL), float32(p.Desirable), float32(p.Undesirable),
+		float32(p.Discount), float32(p.Lambda), float32(p.Value), float32(p.ClipValue), float32(p.Mix),
 		float32(p.Temperature), float32(p.Pooling)}
 }
 
 // ParamsOf is the inverse of Params.Vector.
 func ParamsOf(v []float32) Params {
-	return Params{Beta: wide(v[0]), Gamma: wide(v[1]), Smoothing: wide(v[2]), Text: wide(v[3]),
-		Center: wide(v[4]), ClipLow: wide(v[5]), ClipHigh: wide(v[6]), KL: wide(v[7]),
-		Desirable: wide(v[8]), Undesirable: wide(v[9]), Discount: wide(v[10]), Lambda: wide(v[11]),
-		Value: wide(v[12]), ClipValue: wide(v[13]), Mix: wide(v[14]),
+	return Params{Beta: wide(v[0]), Gamma: wide(v[1]), Smoothing: wide(v[2]), Text: wide(v[3]), Center: wide(v[4]),
+		ClipLow: wide(v[5]), ClipHigh: wide(v[6]), KL: wide(v[7]), Desirable: wide(v[8]), Undesirable: wide(v[9]),
+		Discount: wide(v[10]), Lambda: wide(v[11]), Value: wide(v[12]), ClipValue: wide(v[13]), Mix: wide(v[14]),
 		Temperature: wide(v[15]), Pooling: wide(v[16])}
 }
 

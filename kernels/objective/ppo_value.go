@@ -2,11 +2,9 @@ package objective
 
 // ppo_value trains the head of values of ppo: half the square of its distance to the return, which may not
 // shrink by a step of more than clip_value from the value when drawn.
-var _ = register(Loss{Name: "ppo_value", Source: "arXiv:1707.06347, as TRL and verl have it", Score: true,
-	Part:  true,
-	Doc:   "value_weight·½·max((V − R)², (clip(V) − R)²), a mean over tokens",
-	Reads: []string{"value_weight", "clip_value"},
-	Of: func(p *Params, r *Rows, grad []float64) (loss float64) {
+var _ = register(Loss{Name: "ppo_value", Source: "arXiv:1707.06347, as TRL and verl have it",
+	Score: true, Part: true, Doc: "value_weight·½·max((V − R)², (clip(V) − R)²), a mean over tokens",
+	Reads: []string{"value_weight", "clip_value"}, Of: func(p *Params, r *Rows, grad []float64) (loss float64) {
 		for i, s := range r.Seq {
 			w := p.Value * float64(r.Weight[i]) / 2
 			if s < 0 || w == 0 {

@@ -67,8 +67,7 @@ func (k key) String() string {
 		return string(k.op)
 	}
 	shape := func(d []int32) string {
-		return strings.Trim(strings.ReplaceAll(fmt.Sprint(d), " ", "×"),
-			"[]")
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(d), " ", "×"), "[]")
 	}
 	return fmt.Sprintf("%s %s, %s%s", k.op, shape(k.dims[:k.first]), shape(k.dims[k.first:k.n]), k.then)
 }

@@ -94,8 +94,7 @@ func (r *Recorder) Report(p Peaks) (*Report, bool) {
 		out.Table = append(out.Table, *k)
 	}
 	slices.SortFunc(out.Table, func(a, b KernelSum) int {
-		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.DType, b.DType))
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Name, b.Name), cmp.Compare(a.DType, b.DType))
 	})
 	return out, true
 }

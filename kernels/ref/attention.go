@@ -82,8 +82,7 @@ func (m mask) sees(i, j int) bool {
 	}
 	for a := range len(m.near) / 2 {
 		x := int(m.posK[j*3+a]) - int(m.posQ[i*3+a])
-		if back, ahead := int(m.near[2*a]), int(m.near[2*a+1]); back >= 0 && x < -back || ahead >= 0 &&
-			x > ahead {
+		if back, ahead := int(m.near[2*a]), int(m.near[2*a+1]); back >= 0 && x < -back || ahead >= 0 && x > ahead {
 			return false
 		}
 	}
@@ -125,8 +124,7 @@ func attend(c *kernels.Call, m mask, place []int32) {
 // attendBwd sets dq, dk and dv of softmax(F[0]·q·kᵀ)·v from lse and delta = Σ do·o, with the slope of a
 // soft cap.
 func attendBwd(c *kernels.Call, m mask, place []int32) {
-	do, q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), loadHeads(c.In[3]),
-		loadHeads(c.In[4])
+	do, q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), loadHeads(c.In[3]), loadHeads(c.In[4])
 	lse := load(c.In[5])
 	dq, dk, dv := zeroHeads(c.Out[0]), zeroHeads(c.Out[1]), zeroHeads(c.Out[2])
 	for _, r := range queries(c.Attr, c.In[6].I32(), c.In[7].I32(), place) {

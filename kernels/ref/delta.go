@@ -76,19 +76,8 @@ func deltaGates(c *kernels.Call) {
 
 // deltaGatesBwd is the gradient of deltaGates for a, b, A and dt.
 func deltaGatesBwd(c *kernels.Call) {
-	dg, dbeta, a, b, decay, bias := load(
-		c.In[0],
-	), load(
-		c.In[1],
-	), load(
-		c.In[2],
-	), load(
-		c.In[3],
-	), load(
-		c.In[4],
-	), load(
-		c.In[5],
-	)
+	dg, dbeta, a, b, decay, bias := load(c.In[0]), load(c.In[1]), load(c.In[2]), load(c.In[3]), load(c.In[4]),
+		load(c.In[5])
 	da, db := make([]float64, len(a)), make([]float64, len(a))
 	for i := range a {
 		j, s := i%len(decay), sigmoid(b[i])

@@ -53,8 +53,7 @@ func normed(x, mean, rstd []float64, d int) {
 
 // modulate sets y = z·(F[1] + s) + b, with z the rows of x as I[0] norms them.
 func modulate(c *kernels.Call) {
-	x, s, b, at, d := load(c.In[0]), load(c.In[1]), optional(c.In, 2), inRuns(c.In[0], c.In[3].I32()),
-		lastDim(c.In[0])
+	x, s, b, at, d := load(c.In[0]), load(c.In[1]), optional(c.In, 2), inRuns(c.In[0], c.In[3].I32()), lastDim(c.In[0])
 	var mean, rstd []float64
 	switch c.Attr.I[0] {
 	case kernels.LayerRows:
@@ -91,8 +90,7 @@ func modulate(c *kernels.Call) {
 
 // modulateDX is the gradient to x: that of the norm, for dy·(F[1] + s).
 func modulateDX(c *kernels.Call) {
-	dy, z, s, at, d := load(c.In[0]), load(c.In[1]), load(c.In[2]), inRuns(c.In[0], c.In[3].I32()),
-		lastDim(c.In[0])
+	dy, z, s, at, d := load(c.In[0]), load(c.In[1]), load(c.In[2]), inRuns(c.In[0], c.In[3].I32()), lastDim(c.In[0])
 	rstd, mean := optional(c.In, 4), optional(c.In, 5)
 	normed(z, mean, rstd, d)
 	for i, g := range at {
@@ -136,8 +134,7 @@ func modulateDW(c *kernels.Call) {
 
 // gate sets z = x + g·y.
 func gate(c *kernels.Call) {
-	y, g, at, x, d := load(c.In[0]), load(c.In[1]), inRuns(c.In[0], c.In[2].I32()), optional(c.In, 3),
-		lastDim(c.In[0])
+	y, g, at, x, d := load(c.In[0]), load(c.In[1]), inRuns(c.In[0], c.In[2].I32()), optional(c.In, 3), lastDim(c.In[0])
 	for i, r := range at {
 		for j, f := range rowOf(g, r, d) {
 			y[i*d+j] *= f

@@ -231,8 +231,7 @@ func resize(c *kernels.Call) {
 func resizeBwd(c *kernels.Call) {
 	dy, dx, d := load(c.In[0]), make([]float64, c.Out[0].Len()), lastDim(c.In[0])
 	eachShare(c.Attr.I[0], c.Out[0], c.In[0], func(o, i int, w float64) {
-		axpy(dx[i*d:(i+1)*d], w,
-			dy[o*d:])
+		axpy(dx[i*d:(i+1)*d], w, dy[o*d:])
 	})
 	store(c.Out[0], dx)
 }

@@ -105,8 +105,7 @@ func nll(c *kernels.Call) {
 }
 
 // gradLogits is row i of dz from the numerators of linear_lse.
-func gradLogits(e, top []float64, target int32, base int, lse, scale float64,
-	slope func(j int) float64) []float64 {
+func gradLogits(e, top []float64, target int32, base int, lse, scale float64, slope func(j int) float64) []float64 {
 	dz := make([]float64, len(e))
 	if target < 0 {
 		return dz

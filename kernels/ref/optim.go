@@ -62,8 +62,7 @@ func adamWOf(c *kernels.Call, keep func(t *tensor.Tensor, v []float64)) {
 		p[i] -= decay * p[i]
 		m[i] += (1 - h[kernels.HyperBeta1]) * (x - m[i])
 		v[i] = h[kernels.HyperBeta2]*v[i] + (1-h[kernels.HyperBeta2])*x*x
-		p[i] -= h[kernels.HyperLR] / h[kernels.HyperCorrection1] * m[i] / (math.Sqrt(v[i])/root +
-			h[kernels.HyperEps])
+		p[i] -= h[kernels.HyperLR] / h[kernels.HyperCorrection1] * m[i] / (math.Sqrt(v[i])/root + h[kernels.HyperEps])
 	}
 	store(c.Out[0], p)
 	keep(c.Out[1], m)
@@ -117,8 +116,7 @@ func scheduleFree(c *kernels.Call) {
 	if clip[kernels.ClipOverflow] == 1 {
 		return
 	}
-	decay, share, b1, b2 := h[kernels.HyperDecay], h[kernels.HyperAverage], h[kernels.HyperBeta1],
-		h[kernels.HyperBeta2]
+	decay, share, b1, b2 := h[kernels.HyperDecay], h[kernels.HyperAverage], h[kernels.HyperBeta1], h[kernels.HyperBeta2]
 	if c.Attr.I[0] == 1 {
 		decay = 0
 	}

@@ -10,8 +10,7 @@ import (
 
 func init() {
 	table[kernels.LowLinear], table[kernels.LowLinearDX], table[kernels.LowLinearDW] = low(linear,
-		kernels.OperandsForward),
-		low(linearDX, kernels.OperandsDX), low(linearDW, kernels.OperandsDW)
+		kernels.OperandsForward), low(linearDX, kernels.OperandsDX), low(linearDW, kernels.OperandsDW)
 }
 
 // low is a product of operands that are rounded first.

@@ -112,8 +112,7 @@ func attentionSparse(c *kernels.Call) {
 
 // attentionSparseBwd is its gradient for queries, keys and values; the choice has none.
 func attentionSparseBwd(c *kernels.Call) {
-	do, q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), loadHeads(c.In[3]),
-		loadHeads(c.In[4])
+	do, q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), loadHeads(c.In[3]), loadHeads(c.In[4])
 	dq, dk, dv := zeroHeads(c.Out[0]), zeroHeads(c.Out[1]), zeroHeads(c.Out[2])
 	for at, l := range load(c.In[5]) {
 		a, i := at/q.h, at%q.h

@@ -47,8 +47,7 @@ func lowError(c *kernels.Call) {
 	defer x.Release()
 	defer dy.Release()
 	rows, n, k := to-from, lastDim(dy), lastDim(x)
-	few, part, wide := min(rows, kernels.WatchRows), min(n, kernels.WatchColumns), min(k,
-		kernels.WatchColumns)
+	few, part, wide := min(rows, kernels.WatchRows), min(n, kernels.WatchColumns), min(k, kernels.WatchColumns)
 	p := kernels.Precisions[c.Attr.I[1]]
 	for product, of := range [3][2]sample{
 		{{x, few, k, false}, {w, part, k, false}},

@@ -65,9 +65,8 @@ type Worker struct {
 // Worker makes one.
 func (r Router) Worker(experts int) *Worker {
 	n := max(1, r.Groups)
-	return &Worker{r: r, scores: make([]float64, experts), choice: make([]float64, experts),
-		groups: make([]float64, n), order: make([]int, 0, experts), kept: make([]int, 0, n),
-		stays: make([]bool, n)}
+	return &Worker{r: r, scores: make([]float64, experts), choice: make([]float64, experts), groups: make([]float64, n),
+		order: make([]int, 0, experts), kept: make([]int, 0, n), stays: make([]bool, n)}
 }
 
 // Row writes the chosen experts of one token, the best first, and their weights. A bias, or nil, is added to

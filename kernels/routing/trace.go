@@ -32,8 +32,7 @@ func (h Header) Fits(want Header) string {
 	case h.Model != want.Model:
 		return fmt.Sprintf("is of the model %s, not of %s", h.Model, want.Model)
 	case h.Experts != want.Experts || h.Each != want.Each:
-		return fmt.Sprintf("has %d of %d experts a token, not %d of %d", h.Each, h.Experts, want.Each,
-			want.Experts)
+		return fmt.Sprintf("has %d of %d experts a token, not %d of %d", h.Each, h.Experts, want.Each, want.Experts)
 	case h.Plan != want.Plan || h.Rows != want.Rows:
 		return fmt.Sprintf("is of %s of %d tokens, not of %s of %d", h.Plan, h.Rows, want.Plan, want.Rows)
 	case h.Rank != want.Rank:
@@ -127,8 +126,7 @@ func OpenTrace(r io.ReaderAt, size int64) (*Trace, error) {
 		word := func(i int) int32 { return int32(binary.LittleEndian.Uint32(b[8+4*i:])) }
 		p, n := Place{int64(binary.LittleEndian.Uint64(b[:])), word(0), word(1), word(2)}, int(word(3))
 		if n < 0 || n > traceMost || at+recordHead+2*int64(n) > size {
-			return nil, fmt.Errorf("says that %d experts follow at byte %d of %d: it was cut off", n, at,
-				size)
+			return nil, fmt.Errorf("says that %d experts follow at byte %d of %d: it was cut off", n, at, size)
 		}
 		if _, twice := t.at[p]; !twice {
 			t.Places = append(t.Places, p)

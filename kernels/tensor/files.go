@@ -16,9 +16,8 @@ func (a *arena) file(n int) (*region, error) {
 	size := (max(n, fileSize) + 1<<16 - 1) >> 16 << 16
 	mem, err := mapFile(a.folder, size)
 	if err != nil {
-		return nil,
-			fmt.Errorf("a file of %s in %s: %w; make room there, or set plan.offload_dir to another "+
-				"folder", Bytes(int64(size)), a.folder, err)
+		return nil, fmt.Errorf("a file of %s in %s: %w; make room there, or set plan.offload_dir to another folder",
+			Bytes(int64(size)), a.folder, err)
 	}
 	return &region{mem: mem, Holes: NewHoles(len(mem))}, nil
 }

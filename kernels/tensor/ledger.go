@@ -96,8 +96,7 @@ func (p *Pool) AtPeak() []Holding {
 	l.settle()
 	all := slices.Clone(l.atMost)
 	slices.SortFunc(all, func(a, b Holding) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Block,
-			b.Block))
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Block, b.Block))
 	})
 	return all
 }

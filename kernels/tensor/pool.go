@@ -52,10 +52,9 @@ type BudgetError struct {
 
 // Error names the tensor, the sizes and the remedy.
 func (e *BudgetError) Error() string {
-	return fmt.Sprintf("%s: tensor %s needs %s but %s of the budget of %s are live; "+
-		"raise plan.memory, or lower train.micro_batch, or set plan.recompute=full, or raise plan.pp, "+
-		"plan.tp or plan.zero",
-		e.Pool, e.Tensor, Bytes(e.Need), Bytes(e.Live), Bytes(e.Budget))
+	return fmt.Sprintf("%s: tensor %s needs %s but %s of the budget of %s are live; raise plan.memory, or lower "+
+		"train.micro_batch, or set plan.recompute=full, or raise plan.pp, plan.tp or plan.zero", e.Pool, e.Tensor,
+		Bytes(e.Need), Bytes(e.Live), Bytes(e.Budget))
 }
 
 // Bytes prints a size in binary units.

@@ -86,8 +86,7 @@ func (d *device) Free(addr uint64) { _ = d.p.call("free", d.p.table.free, d.dev,
 // Pinned implements accel.Driver.
 func (d *device) Pinned(n int) ([]byte, error) {
 	var p unsafe.Pointer
-	if err := d.p.call("host_alloc", d.p.table.hostAlloc, d.dev, uintptr(n),
-		uintptr(unsafe.Pointer(&p))); err != nil {
+	if err := d.p.call("host_alloc", d.p.table.hostAlloc, d.dev, uintptr(n), uintptr(unsafe.Pointer(&p))); err != nil {
 		return nil, err
 	}
 	if p == nil {

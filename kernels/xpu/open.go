@@ -59,10 +59,8 @@ func describe() []string {
 			lines = append(lines, err.Error())
 			continue
 		}
-		lines = append(lines,
-			fmt.Sprintf("device %s has %d of %d operations; the others run on the processor", d.Name(),
-				len(d.ops),
-				len(kernels.Specs())))
+		lines = append(lines, fmt.Sprintf("device %s has %d of %d operations; the others run on the processor",
+			d.Name(), len(d.ops), len(kernels.Specs())))
 		d.Close()
 	}
 	return lines

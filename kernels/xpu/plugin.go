@@ -38,11 +38,9 @@ type table struct {
 
 // functions are the table's functions by name.
 func (t *table) functions() map[string]uintptr {
-	return map[string]uintptr{"info": t.info, "open": t.open, "close": t.close, "error": t.error,
-		"alloc": t.alloc, "free": t.free,
-		"host_alloc": t.hostAlloc, "host_free": t.hostFree, "copy": t.copy, "clear": t.clear,
-		"record": t.record, "await": t.await,
-		"wait": t.wait, "drop": t.drop, "op": t.op, "run": t.run}
+	return map[string]uintptr{"info": t.info, "open": t.open, "close": t.close, "error": t.error, "alloc": t.alloc,
+		"free": t.free, "host_alloc": t.hostAlloc, "host_free": t.hostFree, "copy": t.copy, "clear": t.clear,
+		"record": t.record, "await": t.await, "wait": t.wait, "drop": t.drop, "op": t.op, "run": t.run}
 }
 
 // info is lfx_info.
@@ -86,9 +84,8 @@ func Load(path string) (*Plugin, error) {
 	}
 	get, err := purego.Dlsym(h, "lfx_get")
 	if err != nil {
-		return nil,
-			fmt.Errorf("plug-in %s has no function lfx_get: it is not a plug-in of lfactor "+
-				"(kernels/xpu/plugin/lfx.h)", path)
+		return nil, fmt.Errorf("plug-in %s has no function lfx_get: it is not a plug-in of lfactor "+
+			"(kernels/xpu/plugin/lfx.h)", path)
 	}
 	p := &Plugin{Path: path}
 	if err := p.read(get); err != nil {
@@ -155,9 +152,8 @@ func (p *Plugin) describe(index int) (*info, error) {
 	case i.memory == 0 || i.memory > memory:
 		return nil, fmt.Errorf("info says that device %d has %d bytes of memory", index, i.memory)
 	case bits.OnesCount32(i.align) != 1 || i.align < 64:
-		return nil,
-			fmt.Errorf("info says that memory is aligned to %d bytes, want a power of two of at least 64",
-				i.align)
+		return nil, fmt.Errorf("info says that memory is aligned to %d bytes, want a power of two of at least 64",
+			i.align)
 	case !zero:
 		return nil, fmt.Errorf("info gives device %d a name without an end", index)
 	}
@@ -223,8 +219,7 @@ func (p *Plugin) operations(dev uintptr) map[kernels.Op]uint32 {
 	m := map[kernels.Op]uint32{}
 	for _, s := range kernels.Specs() {
 		name, sig := append([]byte(s.Op), 0), append([]byte(s.Sig), 0)
-		r, _, _ := purego.SyscallN(p.table.op, dev, uintptr(unsafe.Pointer(&name[0])),
-			uintptr(unsafe.Pointer(&sig[0])))
+		r, _, _ := purego.SyscallN(p.table.op, dev, uintptr(unsafe.Pointer(&name[0])), uintptr(unsafe.Pointer(&sig[0])))
 		if n := uint32(r); n != 0 {
 			m[s.Op] = n
 		}

@@ -138,8 +138,7 @@ func (p *Program) Merge() *Program {
 	for r, row := range p.Rows {
 		for i := 0; i < len(row); i++ {
 			e := row[i]
-			if i+1 < len(row) && e.Kind == I && e.With.Kind == None &&
-				row[i+1] == (Entry{Action: with(e.Action, W)}) {
+			if i+1 < len(row) && e.Kind == I && e.With.Kind == None && row[i+1] == (Entry{Action: with(e.Action, W)}) {
 				e.Kind = B
 				i++
 			}

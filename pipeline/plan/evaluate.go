@@ -43,8 +43,7 @@ func (t *Timing) mostBusy() (b float64) {
 func (c *Costs) Check(stages int) error {
 	for k, xs := range [][]float64{c.F, c.I, c.W} {
 		if xs != nil && len(xs) != stages {
-			return fmt.Errorf("costs of %v: %d stages, the program has %d", []Kind{F, I, W}[k],
-				len(xs), stages)
+			return fmt.Errorf("costs of %v: %d stages, the program has %d", []Kind{F, I, W}[k], len(xs), stages)
 		}
 		for s, x := range xs {
 			if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
@@ -110,8 +109,7 @@ func (p *Program) Evaluate(c Costs) (*Timing, error) {
 	}
 	w := newWalk(p)
 	out := &Timing{Start: make([][]float64, len(p.Rows)), End: make([][]float64, len(p.Rows)),
-		Span: make([]float64, len(p.Rows)), Busy: make([]float64, len(p.Rows)),
-		Peak: make([]int, len(p.Rows))}
+		Span: make([]float64, len(p.Rows)), Busy: make([]float64, len(p.Rows)), Peak: make([]int, len(p.Rows))}
 	ends, held := make([]float64, w.t.size), make([]int, len(p.Rows))
 	for r, row := range p.Rows {
 		out.Start[r], out.End[r] = make([]float64, 0, len(row)), make([]float64, 0, len(row))

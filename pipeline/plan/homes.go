@@ -171,8 +171,7 @@ func (g *gangs) cycle(r int) string {
 			return strings.Join(append(path, fmt.Sprintf("rank %d has ended", r)), "; ")
 		}
 		next, what := g.lacks(r)
-		path = append(path, fmt.Sprintf("rank %d at %v waits for %s of rank %d", r, g.p.Rows[r][g.pc[r]],
-			what, next))
+		path = append(path, fmt.Sprintf("rank %d at %v waits for %s of rank %d", r, g.p.Rows[r][g.pc[r]], what, next))
 		r = next
 	}
 }
@@ -203,8 +202,7 @@ func (g *gangs) lacks(r int) (row int, what string) {
 // evaluateHomes is Evaluate for programs with Homes.
 func (p *Program) evaluateHomes(c Costs) (*Timing, error) {
 	out := &Timing{Start: make([][]float64, len(p.Rows)), End: make([][]float64, len(p.Rows)),
-		Span: make([]float64, len(p.Rows)), Busy: make([]float64, len(p.Rows)),
-		Peak: make([]int, len(p.Rows))}
+		Span: make([]float64, len(p.Rows)), Busy: make([]float64, len(p.Rows)), Peak: make([]int, len(p.Rows))}
 	g, held := newGangs(p), make([]int, len(p.Rows))
 	g.run(&c, func(rows []int, e Entry, start, end float64) {
 		for _, r := range rows {

@@ -78,8 +78,7 @@ func (p *Program) CheckRendezvous() error {
 	}
 	for r, row := range p.Rows {
 		if pc[r] < len(row) {
-			return &CheckError{r, pc[r], row[pc[r]].Action, "waits for ever under blocking sends: " +
-				p.blocked(r, pc)}
+			return &CheckError{r, pc[r], row[pc[r]].Action, "waits for ever under blocking sends: " + p.blocked(r, pc)}
 		}
 	}
 	return nil

@@ -71,8 +71,7 @@ func sameMessages(r int, row, want []Entry) error {
 		case e.With.Kind != None && (e.Kind.message() || e.With.Kind.message()):
 			return &CheckError{r, i, e.Action, "is a message inside an overlapped pair"}
 		case e.Kind.message() && !left[e.Action]:
-			return &CheckError{r, i, e.Action,
-				"is a message that the rank's actions do not ask for, or a second one"}
+			return &CheckError{r, i, e.Action, "is a message that the rank's actions do not ask for, or a second one"}
 		}
 		delete(left, e.Action)
 	}

@@ -82,8 +82,7 @@ func (p *Program) String() string {
 
 // Hash identifies the program; all ranks agree on it before anything runs.
 func (p *Program) Hash() string {
-	h := sha256.Sum256([]byte(fmt.Sprint(p.StageRank, p.Edges, p.Micro, p.Chunks, p.Homes, p.NoBack, "\n",
-		p.String())))
+	h := sha256.Sum256([]byte(fmt.Sprint(p.StageRank, p.Edges, p.Micro, p.Chunks, p.Homes, p.NoBack, "\n", p.String())))
 	return hex.EncodeToString(h[:])
 }
 

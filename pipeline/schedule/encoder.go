@@ -124,8 +124,7 @@ func newComposer(dec *plan.Program, e Parts, way try) *composer {
 	rows := len(dec.Rows)*e.Width + e.Own
 	c := &composer{dec: dec, e: e, try: way, pc: make([]int, len(dec.Rows)), free: make([]float64, rows),
 		ends: map[plan.Action]float64{}}
-	out := &plan.Program{Rows: make([][]plan.Entry, rows), Micro: dec.Micro, Chunks: dec.Chunks,
-		Edges: e.Edges}
+	out := &plan.Program{Rows: make([][]plan.Entry, rows), Micro: dec.Micro, Chunks: dec.Chunks, Edges: e.Edges}
 	for _, p := range e.List {
 		out.StageRank, out.Homes = append(out.StageRank, p.Groups[0][0]), append(out.Homes, p.Groups)
 	}

@@ -11,8 +11,7 @@ var _ = register(Schedule{
 	Name: "zb-1p", Paper: "2401.10241", Build: func(s Shape) (*plan.Program, error) { return zbAuto(s, 1) },
 	Runs: true, Loops: 1, Follows: true,
 	Time: func(s Shape, u Unit) float64 {
-		return float64(s.Micro)*u.Sum() +
-			float64(s.Ranks-1)*(u.F+u.I-u.W)
+		return float64(s.Micro)*u.Sum() + float64(s.Ranks-1)*(u.F+u.I-u.W)
 	},
 	Of: Longest, AtMost: true, When: unitTimes,
 	Live: limitOf(1), LiveBound: true,
@@ -264,8 +263,7 @@ func (g *greedy) fill(k, r int) {
 	for g.n[kW][r] < g.n[kI][r] && g.clock[r]+g.cost[kW][r] <= at {
 		g.put(kW, r)
 	}
-	if gap := at - g.clock[r]; g.n[kW][r] < g.n[kI][r] && gap > 0 &&
-		(g.fillSmall || gap > g.worst-g.idle[r]) {
+	if gap := at - g.clock[r]; g.n[kW][r] < g.n[kI][r] && gap > 0 && (g.fillSmall || gap > g.worst-g.idle[r]) {
 		g.put(kW, r)
 	}
 }

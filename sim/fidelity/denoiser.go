@@ -169,10 +169,8 @@ func denoiserStep(cfg *configs.Config, m *cost.Machine, n int) (d denoised, err 
 	group := p.CP * p.TP * p.PP
 	t := &c.Run.Train
 	if n%group != 0 || t.GlobalBatch < n/group*t.MicroBatch {
-		return d,
-			exit.Usagef("%d devices are no replicas of %d with a microbatch of %d each in a batch of %d", n,
-				group,
-				t.MicroBatch, t.GlobalBatch)
+		return d, exit.Usagef("%d devices are no replicas of %d with a microbatch of %d each in a batch of %d", n,
+			group, t.MicroBatch, t.GlobalBatch)
 	}
 	p.DP = n / group
 	t.GlobalBatch -= t.GlobalBatch % (p.DP * t.MicroBatch)

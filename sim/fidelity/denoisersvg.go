@@ -46,12 +46,10 @@ func DenoiserSVG(all []DenoiserLayout) string {
 		}
 		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\">%.3f/s</text>\n", left+width+10, y+16, l.Samples)
 	}
-	fmt.Fprintf(&b, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%[2]d\" stroke=\"#888888\"/>\n", left, h-24,
-		left+width)
+	fmt.Fprintf(&b, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%[2]d\" stroke=\"#888888\"/>\n", left, h-24, left+width)
 	for i := range 5 {
 		x := left + width*i/4
-		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" fill=\"#555555\">%d %%</text>\n", x,
-			h-8, 25*i)
+		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" fill=\"#555555\">%d %%</text>\n", x, h-8, 25*i)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()

@@ -92,8 +92,7 @@ func EncoderAtScale(cluster, model, dir string, micro int, see See) (out []encod
 	}
 	mesh := topology.Grid(2, 4, 4)
 	if n := mesh.Size(); n > m.Devices*m.Hosts {
-		return nil, exit.Usagef("cluster %s has %d devices, the comparison takes %d", cluster,
-			m.Devices*m.Hosts, n)
+		return nil, exit.Usagef("cluster %s has %d devices, the comparison takes %d", cluster, m.Devices*m.Hosts, n)
 	}
 	for i, e := range EncoderLayouts {
 		see.tell("simulating layouts at scale: "+e.name, i, len(EncoderLayouts))
@@ -101,11 +100,10 @@ func EncoderAtScale(cluster, model, dir string, micro int, see See) (out []encod
 		if err != nil {
 			return nil, err
 		}
-		j := &layout.Design{Model: fam, Mesh: mesh,
-			Parts: layout.TowerParts(fam, e.plan(mesh.Len(topology.TP))), Zero: 1, SeqParallel: true,
-			Schedule: "1f1b", Micro: micro, Rows: EncoderRows,
-			Dims:      map[string]int{block.Patches: EncoderRows, block.Frames: 8},
-			Recompute: grad.RecomputeFull, DType: tensor.BF16, Optim: optim.Config{Name: "adamw"}}
+		j := &layout.Design{Model: fam, Mesh: mesh, Parts: layout.TowerParts(fam, e.plan(mesh.Len(topology.TP))),
+			Zero: 1, SeqParallel: true, Schedule: "1f1b", Micro: micro, Rows: EncoderRows,
+			Dims: map[string]int{block.Patches: EncoderRows, block.Frames: 8}, Recompute: grad.RecomputeFull,
+			DType: tensor.BF16, Optim: optim.Config{Name: "adamw"}}
 		rehearsal.PriceOn(j, m)
 		l, err := layout.New(j)
 		if err != nil {
@@ -138,8 +136,7 @@ func EncoderAtScale(cluster, model, dir string, micro int, see See) (out []encod
 }
 
 // redundant lets the encoder's jobs take what they take without tensor parallelism.
-func redundant(job func(int, *actors.Job, *core.Segment) int64,
-	tp int) func(int, *actors.Job, *core.Segment) int64 {
+func redundant(job func(int, *actors.Job, *core.Segment) int64, tp int) func(int, *actors.Job, *core.Segment) int64 {
 	return func(rank int, j *actors.Job, s *core.Segment) int64 {
 		if j.Kind == actors.RunSegment && j.Action.Stage == 0 {
 			whole := *s
@@ -221,8 +218,7 @@ func pacedRun(l *layout.Layout) (best float64, err error) {
 	run := core.RunLayout{First: 1, Last: 4, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 {
 		return 1e-3
 	}}
-	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)),
-		kernels.Options{Threads: 1})
+	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)), kernels.Options{Threads: 1})
 	if err != nil {
 		return 0, err
 	}
@@ -235,11 +231,9 @@ func pacedRun(l *layout.Layout) (best float64, err error) {
 				l.Design.Model.Init(7, p, g, dst)
 			}
 			return kind == "param", nil
-		},
-		WrapDevice: func(rank int, d host.Device) host.Device {
+		}, WrapDevice: func(rank int, d host.Device) host.Device {
 			return paced{d, segmentOf(l.RankLayout(rank, 0))}
-		},
-		Observe: func(m actors.Message) {
+		}, Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep && m.Step > 1 {
 				best = min(best, core.SummaryOf(m.Values).Time/1e9)
 			}

@@ -61,14 +61,12 @@ func EverySchedule() *Set {
 		}
 		loops := cmp.Or(s.Loops, 2)
 		for _, micro := range []int{4, 16, 64} {
-			if _, err := schedule.Build(name,
-				schedule.Shape{Ranks: 4, Micro: micro, Loops: loops}); err == nil {
+			if _, err := schedule.Build(name, schedule.Shape{Ranks: 4, Micro: micro, Loops: loops}); err == nil {
 				set.Plans = append(set.Plans, fidelityPlan{name, loops, topology.Grid(4, 1, 1), micro, 0})
 			}
 		}
 		for _, micro := range []int{2, 8} {
-			shape := schedule.Shape{Ranks: 4, Micro: micro, Loops: loops, Split: slices.Repeat([]int{4},
-				micro)}
+			shape := schedule.Shape{Ranks: 4, Micro: micro, Loops: loops, Split: slices.Repeat([]int{4}, micro)}
 			if _, err := schedule.Build(name, shape); err == nil {
 				set.Plans = append(set.Plans, fidelityPlan{name, loops, topology.Grid(4, 1, 1), micro, 4})
 			}
@@ -94,11 +92,9 @@ type Set struct {
 // PacedSet runs on devices whose jobs last their modelled time, so that bubbles are real on few cores.
 var PacedSet = Set{name: "8 ranks, jobs last their modelled time",
 	calib: fidelityPlan{"1f1b", 1, topology.Grid(4, 2, 1), 0, 0},
-	Plans: []fidelityPlan{{"1f1b", 1, topology.Grid(8, 1, 1), 0, 0}, {"gpipe", 1, topology.Grid(8, 1, 1),
-		0, 0},
-		{"zb-1p", 1, topology.Grid(8, 1, 1), 0, 0},
-		{"interleaved", 2, topology.Grid(4, 2, 1), 0, 0}, {"zb-v", 2, topology.Grid(4, 2, 1), 0, 0},
-		{"1f1b", 1, topology.Grid(4, 1, 2), 0, 0}},
+	Plans: []fidelityPlan{{"1f1b", 1, topology.Grid(8, 1, 1), 0, 0}, {"gpipe", 1, topology.Grid(8, 1, 1), 0, 0},
+		{"zb-1p", 1, topology.Grid(8, 1, 1), 0, 0}, {"interleaved", 2, topology.Grid(4, 2, 1), 0, 0},
+		{"zb-v", 2, topology.Grid(4, 2, 1), 0, 0}, {"1f1b", 1, topology.Grid(4, 1, 2), 0, 0}},
 	job: func(p fidelityPlan) *layout.Design { return fidelityJob(p, fidelityModel(32, 64), 16) },
 	wrap: func(l *layout.Layout, rank int, d host.Device) host.Device {
 		return paced{d, segmentOf(l.RankLayout(rank, 0))}
@@ -106,18 +102,14 @@ var PacedSet = Set{name: "8 ranks, jobs last their modelled time",
 	fit: func([]calibrate.Timed) func(*actors.Job, *core.Segment) int64 { return pacedTime }}
 
 // PinnedSet runs for real, each rank on a core of its own.
-var PinnedSet = Set{name: "2 ranks, each pinned to a core",
-	calib: fidelityPlan{"1f1b", 1, topology.Grid(2, 1, 1), 0, 0},
-	Plans: []fidelityPlan{{"gpipe", 1, topology.Grid(2, 1, 1), 0, 0}, {"zb-1p", 1, topology.Grid(2, 1, 1),
-		0, 0},
-		{"interleaved", 2, topology.Grid(2, 1, 1), 0, 0},
-		{"zb-v", 2, topology.Grid(2, 1, 1), 0, 0}, {"1f1b", 1, topology.Grid(1, 2, 1), 0, 0},
-		{"1f1b", 1, topology.Grid(1, 1, 2), 0, 0}},
+var PinnedSet = Set{name: "2 ranks, each pinned to a core", calib: fidelityPlan{"1f1b", 1, topology.Grid(2, 1, 1),
+	0, 0}, Plans: []fidelityPlan{{"gpipe", 1, topology.Grid(2, 1, 1), 0, 0}, {"zb-1p", 1, topology.Grid(2, 1, 1), 0, 0},
+	{"interleaved", 2, topology.Grid(2, 1, 1), 0, 0}, {"zb-v", 2, topology.Grid(2, 1, 1), 0, 0},
+	{"1f1b", 1, topology.Grid(1, 2, 1), 0, 0}, {"1f1b", 1, topology.Grid(1, 1, 2), 0, 0}},
 	job: func(p fidelityPlan) *layout.Design { return fidelityJob(p, fidelityModel(256, 1024), 128) },
 	wrap: func(_ *layout.Layout, rank int, d host.Device) host.Device {
 		return &pinned{Device: d, core: rank}
-	},
-	share: true, fit: func(all []calibrate.Timed) func(*actors.Job, *core.Segment) int64 {
+	}, share: true, fit: func(all []calibrate.Timed) func(*actors.Job, *core.Segment) int64 {
 		m := &cost.Machine{Efficiency: 1, Stream: 1}
 		calibrate.FitRates(m, calibrate.Quietest(all))
 		return func(j *actors.Job, s *core.Segment) int64 {
@@ -130,10 +122,8 @@ var PinnedSet = Set{name: "2 ranks, each pinned to a core",
 
 // fidelityJob is the design of a run that is both measured and simulated; 0 microbatches means 8.
 func fidelityJob(p fidelityPlan, m *family.Model, rows int) *layout.Design {
-	return &layout.Design{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops,
-		Micro: cmp.Or(p.micro, 8), Chunks: p.chunks, Rows: rows, Optim: optim.Config{Name: "adamw",
-			Beta1: 0.9, Beta2: 0.95,
-			Eps: 1e-8, Clip: 1}}
+	return &layout.Design{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops, Micro: cmp.Or(p.micro, 8),
+		Chunks: p.chunks, Rows: rows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
 }
 
 // Row is a plan as it ran and as it was simulated.
@@ -216,8 +206,7 @@ func (set *Set) calibrate(l *layout.Layout, x *compared, all []calibrate.Timed) 
 // fidelityModel is a decoder of eight layers, so that it can be cut into many pipeline stages.
 func fidelityModel(hidden, vocab int) *family.Model {
 	return family.Decoder("llama", family.Spec{Layers: 8, Hidden: hidden, Inter: 2 * hidden, Heads: 4, KV: 4,
-		HeadDim: hidden / 4, Vocab: vocab, Eps: 1e-6, Rope: block.Rope{Dim: hidden / 4, Theta: 10000},
-		InitStd: 0.02})
+		HeadDim: hidden / 4, Vocab: vocab, Eps: 1e-6, Rope: block.Rope{Dim: hidden / 4, Theta: 10000}, InitStd: 0.02})
 }
 
 // pacedTime is what a job of a paced device lasts: some milliseconds and its arithmetic at a rate at which a
@@ -290,8 +279,7 @@ func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err
 	for _, rl := range rehearsal.Layout(l, run).Ranks {
 		find = append(find, segmentOf(rl))
 	}
-	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)),
-		kernels.Options{Threads: 1})
+	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)), kernels.Options{Threads: 1})
 	if err != nil {
 		return out, nil, err
 	}
@@ -303,9 +291,8 @@ func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err
 				l.Design.Model.Init(7, p, g, dst)
 			}
 			return kind == "param", nil
-		},
-		WrapDevice: func(rank int, d host.Device) host.Device { return set.wrap(l, rank, d) },
-		Trace: func(e host.TraceEvent) {
+		}, WrapDevice: func(rank int, d host.Device) host.Device { return set.wrap(l, rank, d) }, Trace: func(
+			e host.TraceEvent) {
 			r := int(e.Ref - layout.RankRef(0))
 			if e.Job.Kind != actors.RunSegment && e.Job.Kind != actors.UpdatePhase || e.Job.Step == 1 ||
 				r < 0 || r >= len(find) {
@@ -319,8 +306,7 @@ func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err
 			defer mu.Unlock()
 			all = append(all, calibrate.Timed{Flops: float64(s.Flops), Bytes: float64(s.Bytes),
 				Calls: float64(s.Calls), Seconds: (e.End - e.Start).Seconds()})
-		},
-		Observe: func(m actors.Message) {
+		}, Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
 				times = append(times, core.SummaryOf(m.Values).Time/1e9)
 				out.peak = max(out.peak, core.SummaryOf(m.Values).Peak)

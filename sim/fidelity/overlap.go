@@ -68,9 +68,8 @@ func overlapJob(n int, pairs bool) *layout.Design {
 		MLPs:    []string{"experts", "experts", "experts", "experts"},
 		Experts: block.Experts{Inter: 64, Experts: 8, Each: 2, Router: routing.Router{Normalize: true}}}
 	return &layout.Design{Model: family.Decoder("qwen3_moe", spec), Schedule: p.name,
-		Mesh:  layout.MeshOf(&configs.Plan{PP: p.pp, DP: 8 / p.pp, TP: 1, EP: p.ep, ETP: 1}),
-		Loops: p.loops, Micro: 8, Rows: pacedRows, Pairs: pairs,
-		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
+		Mesh: layout.MeshOf(&configs.Plan{PP: p.pp, DP: 8 / p.pp, TP: 1, EP: p.ep, ETP: 1}), Loops: p.loops, Micro: 8,
+		Rows: pacedRows, Pairs: pairs, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
 }
 
 // measure runs both jobs in the simulator, and for real if that is wanted.
@@ -183,8 +182,7 @@ func (p *pacedLinks) trace(last int64) func(host.TraceEvent) {
 func (p *pacedLinks) run() (x Exchange, err error) {
 	const last = 2
 	p.last, p.exposed = map[actors.Ref]time.Duration{}, map[actors.Ref]time.Duration{}
-	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(p.l.Ranks)),
-		kernels.Options{Threads: 1})
+	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(p.l.Ranks)), kernels.Options{Threads: 1})
 	if err != nil {
 		return x, err
 	}
@@ -196,17 +194,13 @@ func (p *pacedLinks) run() (x Exchange, err error) {
 				p.l.Design.Model.Init(7, q, g, dst)
 			}
 			return kind == "param", nil
-		},
-		WrapDevice: func(rank int, d host.Device) host.Device {
+		}, WrapDevice: func(rank int, d host.Device) host.Device {
 			return paced{d, segmentOf(p.l.RankLayout(rank, 0))}
-		},
-		Filter: p.filter, Trace: p.trace(last),
-		OnSystem: func(s *host.System) {
+		}, Filter: p.filter, Trace: p.trace(last), OnSystem: func(s *host.System) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.sys = s
-		},
-		Observe: func(m actors.Message) {
+		}, Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep && m.Step == last {
 				x.Step = core.SummaryOf(m.Values).Time / 1e9
 			}

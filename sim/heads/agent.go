@@ -117,8 +117,7 @@ func (x *host) send(e agent.Send) {
 		}
 	}
 	hello := e.M
-	hello.Info = &control.Info{Name: x.name, Binary: binary, Pid: x.pid, Probe: x.name,
-		Memory: hostRoom}
+	hello.Info = &control.Info{Name: x.name, Binary: binary, Pid: x.pid, Probe: x.name, Memory: hostRoom}
 	in := decide.Connect{Ask: ask, Conn: c.id, Name: x.name, Serial: "serial", Remote: "far", Hello: hello}
 	c.toHead(func() { c.seat.step(in) })
 }
@@ -134,9 +133,8 @@ func (x *host) checkList(all []control.Proc) {
 	}
 	for _, p := range x.sorted() {
 		if t, ok := told[key{p.job, p.n}]; !ok || t.Gen != p.gen || t.Over {
-			x.w.fail("A-3", "%s tells a head %+v of process %d of job %s, whose generation %d runs", x.name,
-				t,
-				p.n, p.job, p.gen)
+			x.w.fail("A-3", "%s tells a head %+v of process %d of job %s, whose generation %d runs", x.name, t, p.n,
+				p.job, p.gen)
 		}
 	}
 	for k, p := range x.ended { //lfvet:order any of them
@@ -160,11 +158,9 @@ func (x *host) heard(c *conn, m control.Message) {
 			return
 		}
 		switch e.(type) {
-		case agent.Launch, agent.Kill, agent.Signal, agent.Finish, agent.Pass, agent.Clear, agent.Quit,
-			agent.Revoke:
+		case agent.Launch, agent.Kill, agent.Signal, agent.Finish, agent.Pass, agent.Clear, agent.Quit, agent.Revoke:
 			if c.term < x.term {
-				x.w.fail("A-1", "%s does %T of a head in term %d, and has met term %d", x.name, e, c.term,
-					x.term)
+				x.w.fail("A-1", "%s does %T of a head in term %d, and has met term %d", x.name, e, c.term, x.term)
 			}
 			x.term = max(x.term, c.term)
 		}
@@ -178,12 +174,10 @@ func (x *host) start(e agent.Launch) {
 	k := key{m.Job, m.Proc}
 	name := fmt.Sprintf("%s.%d.%d", m.Job, m.Proc, m.Gen)
 	if w.began[name] {
-		w.fail("H-4", "process %d of job %s is started twice in generation %d, now on %s", m.Proc, m.Job,
-			m.Gen, x.name)
+		w.fail("H-4", "process %d of job %s is started twice in generation %d, now on %s", m.Proc, m.Job, m.Gen, x.name)
 	}
 	if x.procs[k] != nil {
-		w.fail("A-2", "process %d of job %s is started on %s while its predecessor runs", m.Proc, m.Job,
-			x.name)
+		w.fail("A-2", "process %d of job %s is started on %s while its predecessor runs", m.Proc, m.Job, x.name)
 	}
 	w.began[name] = true
 	x.starts++

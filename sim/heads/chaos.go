@@ -54,8 +54,7 @@ func (w *world) harm() {
 		w.cutting()
 		w.after(long, func() { s.cut = false; w.cutting() })
 	case 3: // two lead at once
-		if other := w.seats[w.rng.IntN(len(w.seats))]; other != s || len(w.seats) == 1 && s.up &&
-			w.chance(0.2) {
+		if other := w.seats[w.rng.IntN(len(w.seats))]; other != s || len(w.seats) == 1 && s.up && w.chance(0.2) {
 			w.elect(other)
 		}
 	case 4:

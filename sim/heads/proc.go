@@ -214,8 +214,7 @@ func (p *proc) end(why string, code int) {
 	p.life++
 	delete(p.x.procs, k)
 	delete(p.x.lives, p.at)
-	p.x.ended[k] = control.Proc{Job: p.job, Proc: p.n, Gen: p.gen, Pid: p.pid, Over: true, Text: why,
-		Code: code}
+	p.x.ended[k] = control.Proc{Job: p.job, Proc: p.n, Gen: p.gen, Pid: p.pid, Over: true, Text: why, Code: code}
 	p.x.step(agent.Exited{Life: p.at, Text: why, Code: code})
 }
 

@@ -162,9 +162,8 @@ func (s *seat) checkOrder(m control.Message) {
 		return
 	}
 	if m.Proc < len(j.Procs) && j.State == decide.Running && j.Procs[m.Proc].Gen < m.Gen {
-		s.w.fail("H-1", "process %d of job %s was ordered in generation %d, and the store has %d", m.Proc,
-			m.Job,
-			m.Gen, j.Procs[m.Proc].Gen)
+		s.w.fail("H-1", "process %d of job %s was ordered in generation %d, and the store has %d", m.Proc, m.Job, m.Gen,
+			j.Procs[m.Proc].Gen)
 	}
 }
 

@@ -49,8 +49,7 @@ func (w *world) request(s *seat) {
 		w.ask(s, func(n int64) decide.Input { return decide.Submit{Ask: n, Spec: spec} }, w.submitted)
 	case 5:
 		now := w.chance(0.5)
-		w.ask(s, func(n int64) decide.Input { return decide.Stop{Ask: n, Job: job, Now: now} },
-			func(decide.Answer) {})
+		w.ask(s, func(n int64) decide.Input { return decide.Stop{Ask: n, Job: job, Now: now} }, func(decide.Answer) {})
 	case 6:
 		back := w.drained[name]
 		w.ask(s, func(n int64) decide.Input { return decide.Drain{Ask: n, Host: name, Back: back} },
@@ -80,8 +79,7 @@ func (w *world) request(s *seat) {
 		})
 	case 13:
 		if len(w.hosts) > 3 {
-			w.ask(s, func(n int64) decide.Input { return decide.Remove{Ask: n, Host: name} },
-				func(decide.Answer) {})
+			w.ask(s, func(n int64) decide.Input { return decide.Remove{Ask: n, Host: name} }, func(decide.Answer) {})
 		}
 	default:
 		w.readEvents(s)
@@ -141,8 +139,7 @@ func (w *world) readEvents(s *seat) {
 			w.asks[w.number] = func(a decide.Answer) {
 				for _, e := range all {
 					if a.Err == nil && w.disk.values[fmt.Sprintf("events/%012d", e.N)] == "" {
-						w.fail("H-6", "a user was told of event %d, %s, which is not in the store", e.N,
-							e.Text)
+						w.fail("H-6", "a user was told of event %d, %s, which is not in the store", e.N, e.Text)
 					}
 				}
 			}

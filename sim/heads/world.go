@@ -161,8 +161,7 @@ func (w *world) note(format string, args ...any) {
 // fail notes that a promise was broken.
 func (w *world) fail(promise, format string, args ...any) {
 	if w.broken == nil {
-		w.broken = fmt.Errorf("seed %d, at %v: %s: %s", w.o.Seed, w.now, promise,
-			fmt.Sprintf(format, args...))
+		w.broken = fmt.Errorf("seed %d, at %v: %s: %s", w.o.Seed, w.now, promise, fmt.Sprintf(format, args...))
 		w.note("! %v", w.broken)
 	}
 }
@@ -176,8 +175,7 @@ func (w *world) done() bool {
 func (w *world) undone() string {
 	for _, j := range w.disk.sorted() {
 		if j.State != decide.Ended {
-			return fmt.Sprintf("job %s is %s for good: %q, on %v, %+v", j.ID, j.State, j.Why, j.Hosts,
-				j.Procs)
+			return fmt.Sprintf("job %s is %s for good: %q, on %v, %+v", j.ID, j.State, j.Why, j.Hosts, j.Procs)
 		}
 	}
 	return ""

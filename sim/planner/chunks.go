@@ -100,8 +100,7 @@ func (p *Search) chunkable(all []search.Candidate) (out []search.Candidate) {
 	case nothing: // those that need least memory come nearest
 		most, kinds = chunkFew, kinds[2:]
 		slices.SortStableFunc(sorted, func(a, b search.Candidate) int {
-			return cmp.Compare(a.Memory,
-				b.Memory)
+			return cmp.Compare(a.Memory, b.Memory)
 		})
 	case p.Space.Devices > chunkMost:
 		return nil

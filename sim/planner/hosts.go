@@ -94,9 +94,8 @@ func (p *Search) load() (err error) {
 		p.forgetOwn(&own.Run.Plan)
 	}
 	if p.cfg, err = p.config("plan.layers=[]", "plan.pp=1", "plan.tp=1", "plan.dp=1", "plan.procs=1",
-		"plan.virtual_stages=1", "plan.schedule=1f1b",
-		"plan.zero=0", "plan.sequence_parallel=false", "plan.cp=1", "train.micro_batch=1",
-		"plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0",
+		"plan.virtual_stages=1", "plan.schedule=1f1b", "plan.zero=0", "plan.sequence_parallel=false",
+		"plan.cp=1", "train.micro_batch=1", "plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0",
 		"plan.overlap=false", "plan.encoder.ahead=0", "plan.ep=1", "plan.etp=1", "plan.chunk_size=0",
 		"plan.keep_chunks=0"); err != nil {
 		return err
@@ -131,8 +130,7 @@ func (p *Search) size(text string) error {
 	case err != nil || n < 1 || g < 1:
 		return exit.Usagef("--hosts %s: want hosts, or hosts x devices as in 4x8", text)
 	case g > p.Machine.Devices:
-		return exit.Usagef("--hosts %s: a host of cluster %s has %d devices", text, p.Machine.Name,
-			p.Machine.Devices)
+		return exit.Usagef("--hosts %s: a host of cluster %s has %d devices", text, p.Machine.Name, p.Machine.Devices)
 	case n > p.Machine.Hosts:
 		return exit.Usagef("--hosts %s: cluster %s has %d hosts", text, p.Machine.Name, p.Machine.Hosts)
 	case n*g > 1<<16:
@@ -154,11 +152,9 @@ func (p *Search) newSpace() error {
 	if p.base.Memory > 0 {
 		limit = p.base.Memory
 	}
-	p.Space = &search.Space{Machine: p.Machine, Devices: p.Hosts * p.Machine.Devices,
-		Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state - through,
-		Through: through, Bucket: p.base.Bucket,
-		Traffic: traffic, Limit: limit,
-		Schedules: schedule.Names(), Cut: p.cut, Tower: p.newTower(),
+	p.Space = &search.Space{Machine: p.Machine, Devices: p.Hosts * p.Machine.Devices, Batch: c.Train.GlobalBatch,
+		Layers: p.cfg.Model.Layers, Param: param, State: state - through, Through: through, Bucket: p.base.Bucket,
+		Traffic: traffic, Limit: limit, Schedules: schedule.Names(), Cut: p.cut, Tower: p.newTower(),
 		Profile: p.prices.of(p.Profile)}
 	if p.Space.Tower == nil {
 		p.Space.Rows = c.Data.SeqLen
@@ -244,8 +240,7 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 	}
 	j := *p.base
 	j.First = true
-	j.Model, j.Cuts, j.Mesh, j.Micro, j.Loops, j.Schedule = &m, cuts, meshOf(len(kinds), v), 2, 1,
-		"a profile"
+	j.Model, j.Cuts, j.Mesh, j.Micro, j.Loops, j.Schedule = &m, cuts, meshOf(len(kinds), v), 2, 1, "a profile"
 	j.Program = passes(len(kinds), v)
 	p.share(&j, v)
 	j.SeqParallel, j.Zero, j.Bucket, j.Overlap = v.SP, v.Zero, 0, v.Overlap
@@ -405,8 +400,7 @@ func (p *Search) Find(ctx context.Context) ([]search.Candidate, error) {
 		return nil, err
 	}
 	search.Rank(all[:n])
-	for _, try := range []func(context.Context, []search.Candidate) ([]search.Candidate, error){p.partly,
-		p.paired} {
+	for _, try := range []func(context.Context, []search.Candidate) ([]search.Candidate, error){p.partly, p.paired} {
 		more, err := try(ctx, all[:n])
 		if err != nil {
 			return nil, err
@@ -448,8 +442,7 @@ func (p *Search) nothingFits(all []search.Candidate) error {
 		}
 	}
 	if least.Memory <= p.Space.Limit {
-		return fmt.Errorf("no plan for %d devices can be used; of the best one: %s", p.Space.Devices,
-			all[0].Why)
+		return fmt.Errorf("no plan for %d devices can be used; of the best one: %s", p.Space.Devices, all[0].Why)
 	}
 	try := fmt.Sprintf("devices of %s", tensor.Bytes(least.Memory))
 	for _, more := range []int{2, 4, 8, 16, 32, 64, 128} {

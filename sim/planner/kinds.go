@@ -95,8 +95,7 @@ func (p *Search) loads(c *search.Candidate) (stages []float64, layer float64, er
 	if e := c.Encoder; e.Over == search.OverNone {
 		stages[0] += sum(blocks[:first])
 	} else if e.Over == search.OverFirst || e.Over == search.OverAll {
-		if blocks, err = p.Space.Profile(search.Variant{TP: e.TP, Batch: c.Batch,
-			Recompute: c.Recompute}); err != nil {
+		if blocks, err = p.Space.Profile(search.Variant{TP: e.TP, Batch: c.Batch, Recompute: c.Recompute}); err != nil {
 			return nil, 0, err
 		}
 		each := sum(blocks[:first]) / float64(e.Replicas(c))

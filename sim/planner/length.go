@@ -72,11 +72,8 @@ func (p *Search) Longest(ctx context.Context) ([]Length, error) {
 		return nil, exit.Usagef("no plan spreads %s over %d devices", p.Model(), p.Space.Devices)
 	}
 	if out[0].SeqLen == 0 {
-		return out, exit.With(
-			fmt.Errorf("no plan of %d devices trains even %d tokens within %s; add hosts", p.Space.Devices,
-				lengthStep*out[0].parts(), tensor.Bytes(p.Space.Limit)),
-			exit.Fit,
-		)
+		return out, exit.With(fmt.Errorf("no plan of %d devices trains even %d tokens within %s; add hosts",
+			p.Space.Devices, lengthStep*out[0].parts(), tensor.Bytes(p.Space.Limit)), exit.Fit)
 	}
 	return out, nil
 }
@@ -124,21 +121,12 @@ func (c *Length) parts() int { return 2 * c.CP * c.TP * c.Chunks }
 // settings are those of a run file.
 func (c *Length) settings(seq int) []string {
 	out := []string{
-		fmt.Sprintf(
-			"data.seq_len=%d",
-			seq,
-		), "train.micro_batch=1", fmt.Sprintf("train.global_batch=%d", c.DP*c.PP),
+		fmt.Sprintf("data.seq_len=%d", seq), "train.micro_batch=1", fmt.Sprintf("train.global_batch=%d", c.DP*c.PP),
 		fmt.Sprintf("plan.tp=%d", c.TP), fmt.Sprintf("plan.pp=%d", c.PP), fmt.Sprintf("plan.cp=%d", c.CP),
 		fmt.Sprintf("plan.dp=%d", c.DP), fmt.Sprintf("plan.zero=%d", c.Zero), "plan.zero_ranks=0",
-		fmt.Sprintf(
-			"plan.sequence_parallel=%v",
-			c.TP > 1,
-		), "plan.virtual_stages=1", "plan.ep=1", "plan.etp=1",
+		fmt.Sprintf("plan.sequence_parallel=%v", c.TP > 1), "plan.virtual_stages=1", "plan.ep=1", "plan.etp=1",
 		"plan.recompute=" + c.Recompute, "plan.recompute_layers=[]", "plan.procs=1",
-		"plan.cp_comm=" + cmp.Or(
-			c.Comm,
-			"gather",
-		), "plan.cp_layout=auto", "plan.ulysses=0", "plan.keep_chunks=0",
+		"plan.cp_comm=" + cmp.Or(c.Comm, "gather"), "plan.cp_layout=auto", "plan.ulysses=0", "plan.keep_chunks=0",
 	}
 	if c.Chunks == 1 {
 		return append(out, "plan.schedule=1f1b", "plan.chunk_size=0")
@@ -148,10 +136,7 @@ func (c *Length) settings(seq int) []string {
 
 // PlanSettings are those of the settings that a plan's file may hold: all but the length of the data.
 func (c *Length) PlanSettings() []string {
-	return slices.DeleteFunc(
-		slices.Clone(c.Settings),
-		func(s string) bool { return strings.HasPrefix(s, "data.") },
-	)
+	return slices.DeleteFunc(slices.Clone(c.Settings), func(s string) bool { return strings.HasPrefix(s, "data.") })
 }
 
 // longest sets a plan's length and peak.

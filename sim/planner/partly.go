@@ -50,8 +50,7 @@ func (p *Search) partly(ctx context.Context, all []search.Candidate) ([]search.C
 
 // fewerLayers is the plan with as few layers in each stage that recompute as fit; ok is false where all are
 // needed, or where the plan is too large to be laid out.
-func (p *Search) fewerLayers(ctx context.Context, c search.Candidate) (out search.Candidate, ok bool,
-	err error) {
+func (p *Search) fewerLayers(ctx context.Context, c search.Candidate) (out search.Candidate, ok bool, err error) {
 	l, err := p.laidOut(&c)
 	if err != nil || l == nil {
 		return c, false, err
@@ -161,10 +160,9 @@ func idle(s *rehearsal.Summary) float64 {
 // Settings are what a candidate changes in a run file.
 func (p *Search) Settings(c *search.Candidate) []string {
 	out := []string{fmt.Sprintf("plan.pp=%d", c.PP), fmt.Sprintf("plan.tp=%d", c.TP),
-		fmt.Sprintf("plan.dp=%d", c.DP), fmt.Sprintf("plan.zero=%d", c.Zero),
-		"plan.schedule=" + c.Schedule, fmt.Sprintf("plan.virtual_stages=%d", c.Loops), "plan.recompute=" +
-			c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.procs=1",
-		fmt.Sprintf("train.micro_batch=%d", c.Batch),
+		fmt.Sprintf("plan.dp=%d", c.DP), fmt.Sprintf("plan.zero=%d", c.Zero), "plan.schedule=" + c.Schedule,
+		fmt.Sprintf("plan.virtual_stages=%d", c.Loops), "plan.recompute=" + c.Recompute,
+		fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.procs=1", fmt.Sprintf("train.micro_batch=%d", c.Batch),
 		fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
 	out = append(append(out, contextSettings(c, p.cfg.Run.Data.SeqLen)...), p.layersOf(c)...)
 	if c.RecomputeLayers != nil {

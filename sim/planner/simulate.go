@@ -64,8 +64,7 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 		} else {
 			b.Passes[1] = pass(plan.B)
 		}
-		b.F, b.I, b.W = b.Passes[0].Seconds(p.Machine), b.Passes[1].Seconds(p.Machine),
-			b.Passes[2].Seconds(p.Machine)
+		b.F, b.I, b.W = b.Passes[0].Seconds(p.Machine), b.Passes[1].Seconds(p.Machine), b.Passes[2].Seconds(p.Machine)
 		foot, given := tr.Memory(v.Split, l.WorstShare()), int64(0)
 		for _, h := range foot.Gives {
 			given += h.Bytes // the next block holds it until its backward
@@ -142,8 +141,7 @@ func (p *Search) Simulate(c *search.Candidate) error {
 		port = max(port, st.Blocks[s].Port)
 	}
 	d := &sim.Description{Mesh: topology.Grid(c.PP, 1, 1), Program: prog, PortBytes: port, Steps: 1,
-		Update: []core.Segment{{Ready: true}},
-		Passes: func(plan.Action) []core.Segment { return rehearsal.OnePass }}
+		Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return rehearsal.OnePass }}
 	l := d.Layout()
 	l.Memory = stageMemory(st, func(r int) int64 { return p.Space.Base(c, own[r]) })
 	link := p.Space.Link(c)

@@ -104,13 +104,11 @@ func ChooseTensors(ctx context.Context, r configs.Request, cluster string) (*Ten
 	}
 	switch j := s.base.Design; {
 	case len(j.Parts) > 0 || j.Component != nil:
-		return nil, exit.Usagef("--tensors: models with an encoder have a policy for each part; set " +
-			"plan.recompute " +
+		return nil, exit.Usagef("--tensors: models with an encoder have a policy for each part; set plan.recompute " +
 			"and plan.encoder.recompute")
 	case j.Chunks > 1:
-		return nil, exit.Usagef("--tensors: chunks of a sequence share what they keep; set " +
-			"plan.recompute and " +
-			"plan.keep_chunks")
+		return nil,
+			exit.Usagef("--tensors: chunks of a sequence share what they keep; set plan.recompute and plan.keep_chunks")
 	}
 	if s.limit = int64(s.cfg.Run.Plan.Memory); s.limit == 0 {
 		s.limit = int64(m.Least())
@@ -157,8 +155,7 @@ func (s *tensorSearch) frontiers(out *Tensors, moves bool) {
 		made := s.base.Made(stage)
 		var all []search.Tensor
 		for _, x := range made {
-			all = append(all, search.Tensor{Bytes: x.Bytes, Needed: x.Needed, Again: x.Again,
-				Away:    x.Away && moves,
+			all = append(all, search.Tensor{Bytes: x.Bytes, Needed: x.Needed, Again: x.Again, Away: x.Away && moves,
 				Seconds: s.again(&x.Cost), Reads: x.Reads})
 		}
 		ways, exact := search.Frontier(all)
@@ -220,8 +217,7 @@ func (s *tensorSearch) choose(ctx context.Context, out *Tensors) error {
 		if !open {
 			if most := slices.Max(over); most > 0 {
 				return exit.With(fmt.Errorf("a rank needs %s more than %s even with all that can be "+
-					"moved or computed "+
-					"again; take more ranks, or smaller microbatches", tensor.Bytes(most),
+					"moved or computed again; take more ranks, or smaller microbatches", tensor.Bytes(most),
 					tensor.Bytes(s.limit)), exit.Fit)
 			}
 			return s.price(ctx, l, out)
@@ -278,11 +274,9 @@ func chosenOf(list []TensorFate) (out []layout.Chosen) {
 	for i := range list {
 		switch f := &list[i]; f.Fate {
 		case "offload":
-			out = append(out, layout.Chosen{TensorName: f.name(), What: grad.Away,
-				Key: "plan.offload_tensors"})
+			out = append(out, layout.Chosen{TensorName: f.name(), What: grad.Away, Key: "plan.offload_tensors"})
 		case "recompute":
-			out = append(out, layout.Chosen{TensorName: f.name(), What: grad.Again,
-				Key: "plan.recompute_tensors"})
+			out = append(out, layout.Chosen{TensorName: f.name(), What: grad.Again, Key: "plan.recompute_tensors"})
 		}
 	}
 	return out
@@ -301,8 +295,7 @@ func (s *tensorSearch) price(ctx context.Context, l *layout.Layout, out *Tensors
 	}
 	out.Settings = []string{"plan.recompute=none", "plan.offload=false"}
 	for _, fate := range []string{"offload", "recompute"} {
-		out.Settings = append(out.Settings, fmt.Sprintf("plan.%s_tensors=[%s]", fate,
-			strings.Join(lists[fate], ", ")))
+		out.Settings = append(out.Settings, fmt.Sprintf("plan.%s_tensors=[%s]", fate, strings.Join(lists[fate], ", ")))
 	}
 	for r := range l.Ranks {
 		out.PeakBytes = max(out.PeakBytes, l.Memory(r).WorstTotal())

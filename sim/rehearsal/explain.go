@@ -120,8 +120,7 @@ func (x *Explainer) Explain(res *sim.Result) *Explanation {
 		}
 	}
 	a, m := res.Ranks[rank], r.Machine.Kind(rank)
-	out := &Explanation{Rank: rank, Name: r.Layout.Design.Mesh.Name(rank),
-		Step: res.Steps[len(res.Steps)-1].Time / 1e9}
+	out := &Explanation{Rank: rank, Name: r.Layout.Design.Mesh.Name(rank), Step: res.Steps[len(res.Steps)-1].Time / 1e9}
 	whole, done := out.kernels(r.Layout, m, x.jobs[rank])
 	arithmetic := Part{What: partFlops, Seconds: m.Segment(whole.Filled, 0, 0)}
 	if arithmetic.Seconds > 0 {
@@ -149,8 +148,7 @@ func (x *Explainer) Explain(res *sim.Result) *Explanation {
 
 // kernels fills in the kernels of the segments that a rank ran, longest first, and returns their costs
 // together and the operations that arithmetic's time goes to.
-func (e *Explanation) kernels(l *layout.Layout, m *cost.Machine, jobs map[ran]int) (whole grad.Cost,
-	done int64) {
+func (e *Explanation) kernels(l *layout.Layout, m *cost.Machine, jobs map[ran]int) (whole grad.Cost, done int64) {
 	type kind struct {
 		op    kernels.Op
 		again bool
@@ -173,8 +171,7 @@ func (e *Explanation) kernels(l *layout.Layout, m *cost.Machine, jobs map[ran]in
 		flops, bytes, calls := m.Segment(c.Filled, 0, 0), m.Segment(0, c.Bytes, 0), m.Segment(0, 0, c.Calls)
 		switch {
 		case calls >= max(flops, bytes):
-			x.Bound, x.OfPeak = "launches", max(float64(c.Flops)/m.Flops,
-				float64(c.Bytes)/m.Bandwidth)/x.Seconds
+			x.Bound, x.OfPeak = "launches", max(float64(c.Flops)/m.Flops, float64(c.Bytes)/m.Bandwidth)/x.Seconds
 		case flops >= bytes:
 			x.Bound, x.OfPeak = "arithmetic", float64(c.Flops)/m.Flops/x.Seconds
 		default:
@@ -236,8 +233,7 @@ func (e *Explanation) Print(w io.Writer) {
 		if k.Again {
 			again = "recomputed"
 		}
-		t.AppendRow(table.Row{k.Kernel, again, k.Calls, unit.Seconds(k.Seconds), unit.Percent(k.Share),
-			k.Bound,
+		t.AppendRow(table.Row{k.Kernel, again, k.Calls, unit.Seconds(k.Seconds), unit.Percent(k.Share), k.Bound,
 			fmt.Sprintf("%.2f", k.OfPeak)})
 	}
 	if left > 0 {

@@ -62,19 +62,15 @@ func simMemory(l *layout.Layout) sim.Memory {
 		}
 		return x
 	}
-	return sim.Memory{Limit: l.Design.Memory, Base: func(r int) int64 { return base[r] },
-		Update: func(r int) int64 {
-			of(r).Updated(l.Ranks[r].Row)
-			return update[r]
-		},
-		Begin: func(rank int, j *actors.Job) int64 {
-			return of(rank).Begin(l.Ranks[rank].Row, j.Action, j.Class)
-		},
-		End: func(rank int, j *actors.Job) int64 {
-			of(rank).End(l.Ranks[rank].Row, j.Action, j.Class)
-			return of(rank).Peak()[l.Ranks[rank].Row]
-		},
-		Forget: func(rank int) { replays[lanes[rank]] = nil }}
+	return sim.Memory{Limit: l.Design.Memory, Base: func(r int) int64 { return base[r] }, Update: func(r int) int64 {
+		of(r).Updated(l.Ranks[r].Row)
+		return update[r]
+	}, Begin: func(rank int, j *actors.Job) int64 {
+		return of(rank).Begin(l.Ranks[rank].Row, j.Action, j.Class)
+	}, End: func(rank int, j *actors.Job) int64 {
+		of(rank).End(l.Ranks[rank].Row, j.Action, j.Class)
+		return of(rank).Peak()[l.Ranks[rank].Row]
+	}, Forget: func(rank int) { replays[lanes[rank]] = nil }}
 }
 
 // Prices are those of a described machine, one device a rank in order.

@@ -41,21 +41,18 @@ type Routed struct {
 
 // String says what bounds a step.
 func (r *Routed) String() string {
-	text := fmt.Sprintf("routing of %d steps: expert %d of block %d had %d rows of a step, %.2f of even use",
-		r.Steps, r.Expert, r.Block,
-		r.Rows, r.Share)
+	text := fmt.Sprintf("routing of %d steps: expert %d of block %d had %d rows of a step, %.2f of even use", r.Steps,
+		r.Expert, r.Block, r.Rows, r.Share)
 	if r.From >= 0 {
 		bound := "its experts bound the layer"
 		if r.LinkTime > r.RankTime {
 			bound = "that link bounds the layer"
 		}
-		text += fmt.Sprintf("; rank %d got %.2f of even use for block %d and took %.3g ms for its "+
-			"experts, not %.3g ms", r.Rank, r.RankShare,
-			r.RankBlock, 1e3*r.RankTime, 1e3*r.EvenTime)
-		text += fmt.Sprintf("; most of a dispatch went from rank %d to rank %d, %d bytes in %.3g ms: "+
-			"%s; over all steps the fullest rank has %.2f of even use, "+
-			"%.2f with one copy more on each rank, placed by load", r.From, r.To, r.Bytes, 1e3*r.LinkTime,
-			bound, r.Held, r.Spread)
+		text += fmt.Sprintf("; rank %d got %.2f of even use for block %d and took %.3g ms for its experts, not %.3g ms",
+			r.Rank, r.RankShare, r.RankBlock, 1e3*r.RankTime, 1e3*r.EvenTime)
+		text += fmt.Sprintf("; most of a dispatch went from rank %d to rank %d, %d bytes in %.3g ms: %s; over all "+
+			"steps the fullest rank has %.2f of even use, %.2f with one copy more on each rank, placed by load", r.From,
+			r.To, r.Bytes, 1e3*r.LinkTime, bound, r.Held, r.Spread)
 	}
 	return text
 }
@@ -155,9 +152,8 @@ func (x *routed) read() (*Routed, error) {
 			for _, m := range members {
 				chosen, ok, err := x.traces[m].Read(p)
 				if err != nil || !ok {
-					return nil,
-						fmt.Errorf("rank %d has nothing of step %d, microbatch %d, block %d, or "+
-							"something else (%v)", m, p.Step, p.Micro, p.Block, err)
+					return nil, fmt.Errorf("rank %d has nothing of step %d, microbatch %d, block %d, or something "+
+						"else (%v)", m, p.Step, p.Micro, p.Block, err)
 				}
 				n := x.within(chosen, seats, first, own)
 				if m == rank {
@@ -252,8 +248,7 @@ func (x *routed) spread(out *Routed, all map[int32][]float64, ep int) error {
 	slices.Sort(blocks)
 	for _, b := range blocks {
 		load, sum := all[b], 0.0
-		held := topology.Replicas{Expert: layout.InOrder(len(load), spec.Limit.Copies),
-			Count: make([]int, len(load))}
+		held := topology.Replicas{Expert: layout.InOrder(len(load), spec.Limit.Copies), Count: make([]int, len(load))}
 		for _, e := range held.Expert {
 			held.Count[e]++
 		}

@@ -172,8 +172,7 @@ func (x *small) smaller(cfg *configs.Config) (out []small) {
 		add(func(y *small) { y.pp = to(x.pp) })
 		for _, floor := range []int{1, x.pp, 2 * x.pp} {
 			add(func(y *small) {
-				y.batch = unit * x.dp * min(x.batch/(unit*x.dp),
-					max(floor, to(x.batch/(unit*x.dp))))
+				y.batch = unit * x.dp * min(x.batch/(unit*x.dp), max(floor, to(x.batch/(unit*x.dp))))
 			})
 		}
 	}
@@ -199,12 +198,11 @@ func (x *small) same(y *small) bool {
 }
 
 var kindNames = map[actors.Kind]string{actors.Started: "started", actors.Down: "down", actors.Done: "done",
-	actors.Tick: "tick", actors.Open: "open", actors.Batch: "data",
-	actors.Part: "part", actors.Activation: "activation", actors.Cotangent: "cotangent",
-	actors.Credit: "credit", actors.Closed: "closed", actors.Load: "load",
-	actors.Save: "save", actors.Queued: "queued", actors.Durable: "durable", actors.Halt: "halt",
-	actors.Failed: "failed", actors.Report: "report", actors.Join: "join",
-	actors.Rewind: "rewind", actors.Rewound: "rewound"}
+	actors.Tick: "tick", actors.Open: "open", actors.Batch: "data", actors.Part: "part",
+	actors.Activation: "activation", actors.Cotangent: "cotangent", actors.Credit: "credit", actors.Closed: "closed",
+	actors.Load: "load", actors.Save: "save", actors.Queued: "queued", actors.Durable: "durable", actors.Halt: "halt",
+	actors.Failed: "failed", actors.Report: "report", actors.Join: "join", actors.Rewind: "rewind",
+	actors.Rewound: "rewound"}
 
 // describe is an event on one line.
 func describe(e sim.Event) string {

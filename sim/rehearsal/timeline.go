@@ -45,8 +45,7 @@ func (t *Timeline) See(s sim.Span) {
 // Add keeps a rank's job from start to end, in nanoseconds, if it belongs to the last step.
 func (t *Timeline) Add(rank int, j actors.Job, start, end int64) {
 	if j.Step == t.Last && len(t.spans) < timelineMax {
-		t.spans = append(t.spans, span{rank, fmt.Sprintf("%v.%d", j.Action, j.Segment), j.Action.Kind,
-			start, end})
+		t.spans = append(t.spans, span{rank, fmt.Sprintf("%v.%d", j.Action, j.Segment), j.Action.Kind, start, end})
 	}
 }
 
@@ -66,8 +65,7 @@ func (t *Timeline) Chrome(name string) error {
 	return machine.Create(name, func(w *bufio.Writer) {
 		fmt.Fprint(w, "[")
 		for r := range t.Layout.Ranks {
-			fmt.Fprintf(w,
-				"{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":%q}},\n",
+			fmt.Fprintf(w, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":%q}},\n",
 				r, t.Layout.Design.Mesh.Name(r))
 		}
 		for i, s := range t.spans {
@@ -130,13 +128,9 @@ func (t *Timeline) Draw(w *bufio.Writer) {
 		row = 6
 	}
 	scale := drawnWide / float64(max(1, last-first))
-	fmt.Fprintf(
-		w,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "+
-			"font-size=\"11\"><rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-		drawnWide+drawnLeft+20,
-		drawnTop+float64(rows)*row+46,
-	)
+	fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "+
+		"font-size=\"11\"><rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", drawnWide+drawnLeft+20,
+		drawnTop+float64(rows)*row+46)
 	legend(w, used)
 	timeAxis(w, last-first, drawnTop+float64(rows)*row)
 	for r := range rows {
@@ -146,39 +140,19 @@ func (t *Timeline) Draw(w *bufio.Writer) {
 		}
 	}
 	for _, s := range t.spans {
-		x, y, wide := drawnLeft+float64(
-			s.start-first,
-		)*scale, drawnTop+float64(
-			s.rank,
-		)*row, float64(
-			s.end-s.start,
-		)*scale
-		fmt.Fprintf(
-			w,
-			"<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" stroke=\"white\" "+
-				"stroke-width=\".3\"><title>%s: %s</title></rect>\n",
-			x,
-			y+row/12,
-			wide,
-			row*5/6,
-			colours[s.kind],
-			html.EscapeString(s.name),
-			unit.Seconds(unit.OfNanoseconds(s.end-s.start)),
-		)
+		x, y, wide := drawnLeft+float64(s.start-first)*scale, drawnTop+float64(s.rank)*row, float64(s.end-s.start)*scale
+		fmt.Fprintf(w, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" stroke=\"white\" "+
+			"stroke-width=\".3\"><title>%s: %s</title></rect>\n", x, y+row/12, wide, row*5/6, colours[s.kind],
+			html.EscapeString(s.name), unit.Seconds(unit.OfNanoseconds(s.end-s.start)))
 		name, _, _ := strings.Cut(s.name, ".")
 		if row > 10 && wide > drawnLetter*float64(len(name))+4 {
 			ink := "#fff"
 			if s.kind == plan.W {
 				ink = "#333"
 			}
-			fmt.Fprintf(
-				w,
-				"<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"10\" fill=\"%s\">%s</text>\n",
-				x+wide/2,
-				y+row/2+4,
-				ink,
-				html.EscapeString(name),
-			)
+			fmt.Fprintf(w,
+				"<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"10\" fill=\"%s\">%s</text>\n", x+wide/2,
+				y+row/2+4, ink, html.EscapeString(name))
 		}
 	}
 	fmt.Fprint(w, "</svg>\n")
@@ -191,21 +165,13 @@ func legend(w *bufio.Writer, used map[plan.Kind]bool) {
 		if !used[k.kind] {
 			continue
 		}
-		fmt.Fprintf(
-			w,
+		fmt.Fprintf(w,
 			"<rect x=\"%.0f\" y=\"10\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.0f\" y=\"20\">%s</text>\n",
-			x,
-			k.colour,
-			x+17,
-			k.name,
-		)
+			x, k.colour, x+17, k.name)
 		x += 36 + drawnLetter*float64(len(k.name))
 	}
-	fmt.Fprintf(
-		w,
-		"<text x=\"%.0f\" y=\"20\" fill=\"#666\">white: waits · 2F0: stage 2, forward, microbatch 0</text>\n",
-		x,
-	)
+	fmt.Fprintf(w,
+		"<text x=\"%.0f\" y=\"20\" fill=\"#666\">white: waits · 2F0: stage 2, forward, microbatch 0</text>\n", x)
 }
 
 // timeAxis draws lines at round times since the beginning of the step, with their values below the rows.
@@ -221,19 +187,12 @@ func timeAxis(w *bufio.Writer, long int64, bottom float64) {
 	}
 	for at := int64(0); at <= long; at += step {
 		x := drawnLeft + float64(at)*scale
-		fmt.Fprintf(w, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.0f\" y2=\"%.1f\" stroke=\"#ddd\"/>"+
-			"<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", x, x, drawnTop-6, bottom+4, x,
-			bottom+18,
+		fmt.Fprintf(w, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.0f\" y2=\"%.1f\" stroke=\"#ddd\"/><text "+
+			"x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", x, x, drawnTop-6, bottom+4, x, bottom+18,
 			unit.Seconds(unit.OfNanoseconds(at)))
 	}
-	fmt.Fprintf(
-		w,
-		"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"#666\">time since the step began; it takes "+
-			"%s</text>\n",
-		drawnLeft+drawnWide/2,
-		bottom+36,
-		unit.Seconds(unit.OfNanoseconds(long)),
-	)
+	fmt.Fprintf(w, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"#666\">time since the step began; "+
+		"it takes %s</text>\n", drawnLeft+drawnWide/2, bottom+36, unit.Seconds(unit.OfNanoseconds(long)))
 }
 
 // SVG writes the drawing.

@@ -61,8 +61,7 @@ func (d *JobDiff) Difference() float64 { return d.Measured - d.Simulated }
 
 // String names the jobs.
 func (d *JobDiff) String() string {
-	what := map[string]string{"F": "forward", "B": "backward", "I": "input gradients",
-		"W":    "weight gradients",
+	what := map[string]string{"F": "forward", "B": "backward", "I": "input gradients", "W": "weight gradients",
 		"STEP": "optimizer step"}[d.Kind]
 	if d.Kind == "STEP" {
 		return what
@@ -91,8 +90,7 @@ func (r *Rehearsal) Diff(jobs []Traced, o sim.Options) (*TraceDiff, error) {
 		if s.Rank < 0 || s.Job.Step != r.Steps || !works && s.Job.Action.Kind != plan.Step {
 			return
 		}
-		t := Traced{s.Rank, s.Job.Step, s.Job.Action.String(), int(s.Job.Segment),
-			unit.OfNanoseconds(int64(s.Start)),
+		t := Traced{s.Rank, s.Job.Step, s.Job.Action.String(), int(s.Job.Segment), unit.OfNanoseconds(int64(s.Start)),
 			unit.OfNanoseconds(int64(s.End)), ""}
 		d.simulated = append(d.simulated, t)
 		kinds[place{t.Rank, t.Action, t.Segment}] = *s.Job
@@ -145,8 +143,7 @@ func (r *Rehearsal) steps(jobs []Traced, d *TraceDiff) map[place][]float64 {
 			last = max(last, j.End)
 		}
 		whole, counted = []float64{last - first[numbers[0]]}, numbers
-		d.Notes = append(d.Notes,
-			"the trace has one step: its time is that from its first job to the end of its last")
+		d.Notes = append(d.Notes, "the trace has one step: its time is that from its first job to the end of its last")
 	case len(numbers) == 2:
 		d.Notes = append(d.Notes, "the trace has two steps: the first, which warms up, is compared")
 	}
@@ -216,8 +213,7 @@ func (d *TraceDiff) fill(r *Rehearsal, medians map[place]float64, kinds map[plac
 	}
 	sort.Slice(d.Jobs, func(i, k int) bool {
 		a, b := &d.Jobs[i], &d.Jobs[k]
-		return cmp.Or(cmp.Compare(math.Abs(b.Difference()), math.Abs(a.Difference())), cmp.Compare(a.Kind,
-			b.Kind),
+		return cmp.Or(cmp.Compare(math.Abs(b.Difference()), math.Abs(a.Difference())), cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Segment, b.Segment)) < 0
 	})
 }
@@ -228,8 +224,7 @@ func (r *Rehearsal) mostly(j *actors.Job) string {
 	if !works {
 		return ""
 	}
-	tr := r.Layout.Trace(layout.TraceKey{Stage: int(j.Action.Stage), Chunk: int(j.Action.Chunk),
-		Class: j.Class})
+	tr := r.Layout.Trace(layout.TraceKey{Stage: int(j.Action.Stage), Chunk: int(j.Action.Chunk), Class: j.Class})
 	name, most := "", 0.0
 	for _, c := range tr.KernelCosts(&tr.Segments(phase)[j.Segment]) {
 		if t := r.Machine.Segment(c.Filled, c.Bytes, c.Calls); t > most {
@@ -241,8 +236,7 @@ func (r *Rehearsal) mostly(j *actors.Job) string {
 
 // String names the step and the largest differences.
 func (d *TraceDiff) String() string {
-	text := fmt.Sprintf("a step took %s (median of %d), simulated on %s %s: %+.1f %%",
-		unit.Seconds(d.Measured),
+	text := fmt.Sprintf("a step took %s (median of %d), simulated on %s %s: %+.1f %%", unit.Seconds(d.Measured),
 		d.Steps, d.Cluster, unit.Seconds(d.Simulated), 100*(d.Measured/d.Simulated-1))
 	var said []string
 	for i := range d.Jobs[:min(3, len(d.Jobs))] {
@@ -314,8 +308,7 @@ func (d *TraceDiff) SVG(name string) error {
 			"font-family=\"sans-serif\" font-size=\"11\">\n", width+left+10, len(d.Ranks)*(2*height+8)+24)
 		for r := range d.Ranks {
 			y := r * (2*height + 8)
-			fmt.Fprintf(w,
-				"<text x=\"4\" y=\"%d\">rank %d measured</text>\n<text x=\"4\" y=\"%d\">simulated</text>\n",
+			fmt.Fprintf(w, "<text x=\"4\" y=\"%d\">rank %d measured</text>\n<text x=\"4\" y=\"%d\">simulated</text>\n",
 				y+12, r, y+height+12)
 		}
 		for row, jobs := range [][]Traced{d.measured, d.simulated} {

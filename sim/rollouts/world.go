@@ -207,8 +207,7 @@ func (s *world) obey(orders []rounds.Order) {
 		who := s.busy[o.Sampler]
 		if o.Kind == rounds.Load {
 			if who.until > s.now {
-				s.fail(fmt.Errorf("R-3: weights of publication %d come while answers are drawn",
-					o.Task.Publication))
+				s.fail(fmt.Errorf("R-3: weights of publication %d come while answers are drawn", o.Task.Publication))
 			}
 			who.ready = s.now + s.Load
 			s.fail(s.watch.loads(o.Task.Publication))

@@ -49,8 +49,7 @@ func (a Attn) PairWork(n int) int { return 2 * a.Heads * a.HeadDim * seen(n, a.W
 // Record implements Part. Data: positions [t] or positions3 [t 3], cu_seqlens.
 func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	t := r.T
-	q, k, v := a.project(r, name, "q", h, a.Heads), a.project(r, name, "k", h, a.KV), a.project(r, name,
-		"v", h, a.KV)
+	q, k, v := a.project(r, name, "q", h, a.Heads), a.project(r, name, "k", h, a.KV), a.project(r, name, "v", h, a.KV)
 	if a.Rope != NoRope {
 		cos, sin := r.angles(a.Rope)
 		q, k = t.Rope(q, cos, sin, a.Pairs), t.Rope(k, cos, sin, a.Pairs)
@@ -72,8 +71,7 @@ func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	o := r.attend(name, q, k, v, c)
 	y := t.Flat(o)
 	if a.Gate {
-		g := r.Linear(name+".gate_proj", h, a.Heads*a.HeadDim, a.Hidden, LinearOpts{Bias: a.QKVBias,
-			Unit: a.HeadDim})
+		g := r.Linear(name+".gate_proj", h, a.Heads*a.HeadDim, a.Hidden, LinearOpts{Bias: a.QKVBias, Unit: a.HeadDim})
 		y = t.Scale(t.Add(y, t.Mul(y, t.Act(t.Scale(g, 0.5), kernels.Tanh))),
 			0.5) // sigmoid is half of 1 + tanh
 	}
@@ -105,8 +103,7 @@ func (r *Rec) attendKeys(q, k, v *grad.Value, c grad.AttentionConfig) *grad.Valu
 
 // project gives the query, the key or the value, of so many heads, normed.
 func (a Attn) project(r *Rec, name, which string, h *grad.Value, heads int) *grad.Value {
-	x := r.Linear(name+"."+which+"_proj", h, heads*a.HeadDim, a.Hidden,
-		LinearOpts{Bias: a.QKVBias, Unit: a.HeadDim})
+	x := r.Linear(name+"."+which+"_proj", h, heads*a.HeadDim, a.Hidden, LinearOpts{Bias: a.QKVBias, Unit: a.HeadDim})
 	if a.QKWhole && which != "v" { // the norm sees all heads: every rank has them
 		x = r.T.WholeWidth(a.Norm.Record(r, name+"."+which+"_norm", x, heads*a.HeadDim))
 	}

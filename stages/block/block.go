@@ -173,10 +173,8 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		drop = 0 // evaluation
 	}
 	d := r.T.Dropout(x, r.keys(drop), drop, r.draw())
-	a := r.T.Param(name+".lora_A.weight", []int{l.Rank, in}, map[bool]int{true: 1, false: -1}[o.Row],
-		unit, true)
-	b := r.T.Param(name+".lora_B.weight", []int{out, l.Rank}, map[bool]int{true: -1, false: axis}[o.Row],
-		unit, true)
+	a := r.T.Param(name+".lora_A.weight", []int{l.Rank, in}, map[bool]int{true: 1, false: -1}[o.Row], unit, true)
+	b := r.T.Param(name+".lora_B.weight", []int{out, l.Rank}, map[bool]int{true: -1, false: axis}[o.Row], unit, true)
 	down := r.T.Scale(r.T.Linear(d, a, nil), l.Alpha/float64(l.Rank)) // the narrow side of the two
 	return r.T.Add(y, r.T.Linear(down, b, nil))
 }

@@ -32,8 +32,7 @@ func (d Delta) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	l := deltaLayer{Delta: d, Rec: r, name: name, cu: r.Cu()}
 	if r.Cached {
 		l.cu = t.Data("cu_seqlens_k", tensor.I32, 2)
-	} else if l.relay = t.Relay(h.Shape[0], d.Keys, d.KeyDim, d.ValueDim, d.Taps); l.relay != nil &&
-		t.Chunks > 1 {
+	} else if l.relay = t.Relay(h.Shape[0], d.Keys, d.KeyDim, d.ValueDim, d.Taps); l.relay != nil && t.Chunks > 1 {
 		l.cu = t.Data("cu_seqlens_k", tensor.I32, 2)
 	}
 	mixed := func(which string, heads, width, unit int) *grad.Value {
@@ -50,13 +49,7 @@ func (d Delta) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	o := l.rule(q, k, v, l.sequence(g), l.sequence(beta))
 	o = Norm{Eps: d.Eps}.Record(r, name+".norm", o, d.ValueDim)
 	y := t.SwiGLU(project("z_proj", d.Values, d.ValueDim, each*d.ValueDim), t.Flat(o))
-	return r.Linear(
-		name+".o_proj",
-		y,
-		d.Hidden,
-		d.Values*d.ValueDim,
-		LinearOpts{Row: true, Unit: each * d.ValueDim},
-	)
+	return r.Linear(name+".o_proj", y, d.Hidden, d.Values*d.ValueDim, LinearOpts{Row: true, Unit: each * d.ValueDim})
 }
 
 // deltaLayer is a layer that is recorded, with the way in which its sequences go along ranks and chunks.

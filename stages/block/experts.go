@@ -118,8 +118,7 @@ func (m Experts) byKind(r *Rec, name string, h, read *grad.Value) *grad.Value {
 	t := r.T
 	kinds := t.Data(KindsOf, tensor.I32, r.Shape.Rows)
 	images := *m.Images
-	images.Hidden, images.Each, images.Experts, images.Step, images.Limit = m.Hidden, m.Each, m.Experts,
-		m.Step, m.Limit
+	images.Hidden, images.Each, images.Experts, images.Step, images.Limit = m.Hidden, m.Each, m.Experts, m.Step, m.Limit
 	sets, names := []Experts{m, images}, []string{name, name + ImageExperts}
 	var all, out *grad.Value
 	to := make([]*grad.Routed, len(sets))

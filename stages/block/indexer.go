@@ -77,8 +77,7 @@ func (x Indexer) record(r *Rec, name string, h, latent *grad.Value, hidden, rank
 	k := r.LayerNorm(name+".k_norm", r.Linear(name+".wk", h, x.Dim, hidden, whole), x.Dim, 1e-6)
 	k = t.Rope(t.Heads(k, x.Dim), cos, sin, x.Pairs)
 	w := t.Linear32(h, t.Param(name+".weights_proj.weight", []int{x.Heads, hidden}, -1, 1, true), nil)
-	out := &indexed{Indexer: x, q: t.Rope(q, cos, sin, x.Pairs), w: w,
-		k: r.cache(name+".k", t.Carry(name+".k", k))}
+	out := &indexed{Indexer: x, q: t.Rope(q, cos, sin, x.Pairs), w: w, k: r.cache(name+".k", t.Carry(name+".k", k))}
 	out.see, out.mean = r.visible()
 	return out
 }

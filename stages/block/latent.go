@@ -69,8 +69,7 @@ func (a Latent) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	var o *grad.Value
 	if a.absorbs(r, name) {
 		matrix := func(which string, rows int) *grad.Value {
-			return t.OfHeads(t.Param(name+"."+which+".weight", []int{a.Heads * rows, a.KVRank}, 0, rows,
-				true), rows)
+			return t.OfHeads(t.Param(name+"."+which+".weight", []int{a.Heads * rows, a.KVRank}, 0, rows, true), rows)
 		}
 		still := t.HeadLinearT(t.Columns(q, a.Turning, a.Still), matrix("k_b_proj", a.Still))
 		q = t.Concat(2, t.Columns(q, 0, a.Turning), still)

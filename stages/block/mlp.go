@@ -42,6 +42,5 @@ func (m Plain) Size() int { return 2 * m.Hidden * m.Inter }
 // Record implements Part.
 func (m Plain) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	u := r.Linear(name+".up_proj", h, m.Inter, m.Hidden, LinearOpts{Bias: m.Bias})
-	return r.Linear(name+".down_proj", r.T.Act(u, m.Act), m.Hidden, m.Inter,
-		LinearOpts{Bias: m.Bias, Row: true})
+	return r.Linear(name+".down_proj", r.T.Act(u, m.Act), m.Hidden, m.Inter, LinearOpts{Bias: m.Bias, Row: true})
 }

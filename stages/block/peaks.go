@@ -63,8 +63,7 @@ func (a Latent) peaks(r *Rec, name string) string {
 	if a.QRank > 0 {
 		q = ".q_b_proj.weight"
 	}
-	r.shrinks(name, q, grad.Peak{Rows: a.Turning + a.Still, Whole: a.Turning, Heads: 1,
-		Power: r.Peaks.Power})
+	r.shrinks(name, q, grad.Peak{Rows: a.Turning + a.Still, Whole: a.Turning, Heads: 1, Power: r.Peaks.Power})
 	r.shrinks(name, ".k_b_proj.weight", grad.Peak{Rows: a.Still, Heads: 1, Power: 1 - r.Peaks.Power})
 	return name
 }

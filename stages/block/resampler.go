@@ -24,8 +24,7 @@ func (m *Resampler) Forward(r *Rec, name string, x *grad.Value) *grad.Value {
 	if m.Tower.Ordered {
 		x = t.Take(x, t.Data("vis.restore", tensor.I32, n))
 	}
-	both := t.Concat(1, t.Take(x, t.Data("vis.first", tensor.I32, n)),
-		t.Take(x, t.Data("vis.second", tensor.I32, n)))
+	both := t.Concat(1, t.Take(x, t.Data("vis.first", tensor.I32, n)), t.Take(x, t.Data("vis.second", tensor.I32, n)))
 	x = m.mlp(r, name+".temporal_linear", both, wide, 2*wide)
 	y := t.Place("", r.Linear(name+".mlp", x, m.Out, wide, LinearOpts{Bias: true, Rep: true}))
 	return r.Norm(name+".after_norm", y, m.Out, m.RMS)

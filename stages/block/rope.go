@@ -64,12 +64,10 @@ func (r *Rope) Check() error {
 		sum += n
 	}
 	if len(r.Sections) > 0 && (len(r.Sections) != 3 || sum != r.Dim/2) {
-		return fmt.Errorf("mrope_section %v: want three numbers that add up to head_dim/2 = %d", r.Sections,
-			r.Dim/2)
+		return fmt.Errorf("mrope_section %v: want three numbers that add up to head_dim/2 = %d", r.Sections, r.Dim/2)
 	}
 	if r.Turns != nil && len(r.Sections) > 0 && len(r.Turns(r.Sections)) != r.Dim/2 {
-		return fmt.Errorf("mrope_section %v: as many frequencies are wanted for height as for width",
-			r.Sections)
+		return fmt.Errorf("mrope_section %v: as many frequencies are wanted for height as for width", r.Sections)
 	}
 	switch r.Type {
 	case "", "default", "mrope":
@@ -96,8 +94,7 @@ func (r *Rope) Inverse() (inv []float32, scale float64) {
 	inv, scale = make([]float32, r.Dim/2), 1
 	theta := r.Theta
 	if r.Type == "dynamic" && r.Length > r.Max {
-		theta *= math.Pow(r.Factor*float64(r.Length)/float64(r.Max)-(r.Factor-1),
-			float64(r.Dim)/float64(r.Dim-2))
+		theta *= math.Pow(r.Factor*float64(r.Length)/float64(r.Max)-(r.Factor-1), float64(r.Dim)/float64(r.Dim-2))
 	}
 	for i := range inv {
 		inv[i] = 1 / float32(math.Pow(theta, float64(float32(2*i)/float32(r.Dim))))

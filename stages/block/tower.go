@@ -86,8 +86,7 @@ func (v *Tower) Embed(r *Rec, name string) *grad.Value {
 		x = t.Add(x, v.positions(r, name))
 	}
 	if v.Times > 0 {
-		x = t.Add(x, t.Take(t.ConstOf("vis.times", v.times(), v.Times, v.Hidden),
-			t.Data("vis.frame", tensor.I32, p)))
+		x = t.Add(x, t.Take(t.ConstOf("vis.times", v.times(), v.Times, v.Hidden), t.Data("vis.frame", tensor.I32, p)))
 	}
 	if v.PreNorm {
 		x = v.norm(r, name+".pre_norm", x, v.Hidden)
@@ -160,8 +159,7 @@ func (v *Tower) tableShape() []int {
 // Layer is layer i: x + attention(norm(x)), then + mlp(norm(·)); x [rows hidden].
 func (v *Tower) Layer(r *Rec, name string, i int, x *grad.Value) *grad.Value {
 	name = fmt.Sprintf("%s.blocks.%d", name, i)
-	a := v.attention(r, name+".attn", v.norm(r, name+".norm1", x, v.Hidden), v.Windowed != nil &&
-		v.Windowed(i))
+	a := v.attention(r, name+".attn", v.norm(r, name+".norm1", x, v.Hidden), v.Windowed != nil && v.Windowed(i))
 	x = r.T.Place("residual", r.T.Add(x, v.scaled(r, name+".scale1", a)))
 	h := v.mlp(r, name+".mlp", v.norm(r, name+".norm2", x, v.Hidden))
 	return r.T.Place("residual", r.T.Add(x, v.scaled(r, name+".scale2", h)))

@@ -9,9 +9,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-var _ = register(Method{Name: "awq", Source: "arXiv:2306.00978, llm-awq",
-	Doc: "4-bit integers with a scale and a zero for a group of columns; columns that read much are made " +
-		"larger, and what gives them smaller (AWQ's layout)",
+var _ = register(Method{Name: "awq", Source: "arXiv:2306.00978, llm-awq", Doc: "4-bit integers with a scale and " +
+	"a zero for a group of columns; columns that read much are made larger, and what gives them smaller (AWQ's layout)",
 	block: awqBlock})
 
 // Of the search: powers of magnitudes that are tried for columns, and clips for groups, each the next

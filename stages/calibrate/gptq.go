@@ -12,10 +12,9 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 )
 
-var _ = register(Method{Name: "gptq", Source: "arXiv:2210.17323, algorithm 1",
-	Doc: "4-bit integers around zero with a scale for a group of columns; a column's error goes onto those " +
-		"behind it (GPTQ's layout)",
-	rounded: true, Orders: true, block: gptqBlock})
+var _ = register(Method{Name: "gptq", Source: "arXiv:2210.17323, algorithm 1", Doc: "4-bit integers around zero " +
+	"with a scale for a group of columns; a column's error goes onto those behind it (GPTQ's layout)", rounded: true,
+	Orders: true, block: gptqBlock})
 
 // damping is the share of the mean of the sums' diagonal that is added to it.
 const damping = 0.01

@@ -106,8 +106,7 @@ var templates = map[string]texts.Template{"QwenImagePipeline": texts.QwenImage,
 // newCaptionPart opens a tokenizer, and finds how captions are put to the encoder beside it.
 func newCaptionPart(dir, name string, d *family.Denoiser) (*captionPart, error) {
 	p := &captionPart{dir: dir}
-	from := filepath.Join(filepath.Dir(filepath.Clean(dir)), strings.Replace(name, "text_encoder",
-		"tokenizer", 1))
+	from := filepath.Join(filepath.Dir(filepath.Clean(dir)), strings.Replace(name, "text_encoder", "tokenizer", 1))
 	if machine.Exists(filepath.Join(dir, "tokenizer.json")) || !machine.Exists(from) {
 		from = dir
 	}
@@ -158,8 +157,7 @@ func (x *CaptionEncoder) fits() error {
 		}
 	}
 	if x.d.Pooled > 0 && pooled != x.d.Pooled {
-		return fmt.Errorf("the pooled rows of captions have %d numbers, and the model reads %d", pooled,
-			x.d.Pooled)
+		return fmt.Errorf("the pooled rows of captions have %d numbers, and the model reads %d", pooled, x.d.Pooled)
 	}
 	return nil
 }

@@ -75,8 +75,7 @@ func (x *Pictures) condition(m *dataset.Media) (*encoded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := shape[0] * shape[1] * shape[2] * shape[3]; len(v) != 1 || len(v[0]) != n ||
-		shape[0] != x.D.Channels {
+	if n := shape[0] * shape[1] * shape[2] * shape[3]; len(v) != 1 || len(v[0]) != n || shape[0] != x.D.Channels {
 		return nil, fmt.Errorf("its latents are no %v, and the model reads %d channels", shape, x.D.Channels)
 	}
 	return &encoded{shape: shape, mean: v[0]}, nil

@@ -239,8 +239,7 @@ func (p *painter) evaluate(states []noise.State, texts []*captioned, none *capti
 	}
 	for i, s := range states {
 		e := family.Encoded{Grid: d.Grid(p.shape), X0: d.Tokens(p.shape, p.kept(p.plan.Input(s))),
-			Level: &noise.Level{Alpha: 1, Time: p.plan.Times[s.Done]},
-			Frame: framed(p.size[2], p.size[1], p.size)}
+			Level: &noise.Level{Alpha: 1, Time: p.plan.Times[s.Done]}, Frame: framed(p.size[2], p.size[1], p.size)}
 		e.Image = p.image
 		if p.given != nil {
 			e.Given = d.Tokens(p.x.givenShape(p.shape), p.given)

@@ -64,17 +64,13 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 		}
 		for a, p := range d.Patch {
 			if shape[a+1]%p != 0 {
-				return nil, cfg.Fault("diffusion.sizes",
-					fmt.Sprintf("latents of %d×%d×%d pixels are %d×%d×%d, no "+
-						"whole patches of %v", size[0], size[1], size[2], shape[1], shape[2], shape[3],
-						d.Patch),
-					"")
+				return nil, cfg.Fault("diffusion.sizes", fmt.Sprintf("latents of %d×%d×%d pixels are %d×%d×%d, "+
+					"no whole patches of %v", size[0], size[1], size[2], shape[1], shape[2], shape[3], d.Patch), "")
 			}
 		}
 		if shape[0] != d.Channels {
-			return nil, cfg.Fault("diffusion.autoencoder",
-				fmt.Sprintf("it has latents of %d channels, and the "+
-					"model reads %d", shape[0], d.Channels), "take the model's own autoencoder")
+			return nil, cfg.Fault("diffusion.autoencoder", fmt.Sprintf("it has latents of %d channels, and the "+
+				"model reads %d", shape[0], d.Channels), "take the model's own autoencoder")
 		}
 	}
 	return x, x.oneSize(cfg)
@@ -93,9 +89,8 @@ func (x *Pictures) oneSize(cfg *configs.Config) error {
 	for _, a := range x.Sizes {
 		for _, b := range x.Sizes {
 			if a != b && (x.grid(a) != x.grid(b) || x.D.Seen != nil) && cfg.Run.Train.MicroBatch > 1 {
-				return cfg.Fault("diffusion.sizes",
-					fmt.Sprintf("images of %d×%d and of %d×%d pixels could meet in a "+
-						"microbatch, and %s takes one size in each", a[1], a[2], b[1], b[2], why),
+				return cfg.Fault("diffusion.sizes", fmt.Sprintf("images of %d×%d and of %d×%d pixels "+
+					"could meet in a microbatch, and %s takes one size in each", a[1], a[2], b[1], b[2], why),
 					"set train.micro_batch: 1, whose sequences are packed of one size, or give one size")
 			}
 		}

@@ -25,8 +25,7 @@ func (x *Pictures) givenShape(latents [4]int) [4]int {
 // given is what a model is given of a clip of a size, [Given t h w]: masks that are 1 in the first frame,
 // and the latents of the first frame with grey ones behind it. Latents are kept under key, which says
 // what the pixels are.
-func (x *Pictures) given(shape [4]int, size [3]int, key string,
-	pixels func() ([]float32, error)) ([]float32, error) {
+func (x *Pictures) given(shape [4]int, size [3]int, key string, pixels func() ([]float32, error)) ([]float32, error) {
 	return x.GivenOf(x.D, shape, size, key, pixels)
 }
 
@@ -50,8 +49,7 @@ func (x *Pictures) GivenOf(d *family.Denoiser, shape [4]int, size [3]int, key st
 	if err != nil {
 		return nil, err
 	}
-	if n := shape[0] * shape[1] * shape[2] * shape[3]; len(v) != 1 || len(v[0]) != n || shape[0]+d.Masks !=
-		d.Given {
+	if n := shape[0] * shape[1] * shape[2] * shape[3]; len(v) != 1 || len(v[0]) != n || shape[0]+d.Masks != d.Given {
 		return nil, fmt.Errorf("the latents of its first frame are no %v beside %d masks, and the model is given %d "+
 			"channels", shape, d.Masks, d.Given)
 	}
@@ -144,8 +142,7 @@ func otherExpert(m *trained.Trained, path string) (*trained.Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a, b := m.Model.Denoiser, other.Model.Denoiser; b == nil || a.Width() != b.Width() ||
-		a.Given != b.Given ||
+	if a, b := m.Model.Denoiser, other.Model.Denoiser; b == nil || a.Width() != b.Width() || a.Given != b.Given ||
 		a.Texts != b.Texts || a.Process.Target.Name != b.Process.Target.Name {
 		other.Close()
 		return nil, exit.Usagef("--expert: the model in %s reads and gives other numbers", path)

@@ -188,8 +188,7 @@ func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		v.frame = framed(w, h, size)
 	}
 	if x.Look != nil {
-		if v.image, err = x.Looked(Digest(m.Bytes), func() (*media.Image,
-			error) {
+		if v.image, err = x.Looked(Digest(m.Bytes), func() (*media.Image, error) {
 			return x.first(m)
 		}); err != nil {
 			return nil, 0, err

@@ -30,8 +30,7 @@ var pictureFiles = []string{".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".
 // Judge compares the pictures below two folders by a network whose weights lie at a path: Inception v3 or
 // VGG in files of PyTorch or safetensors, or a folder of CLIP. A picture that cannot be read is left out,
 // and named. shown is told how many of how many pictures are described.
-func Judge(ctx context.Context, pictures, reference, tower, device string, shown func(done,
-	all int)) (*Judged, error) {
+func Judge(ctx context.Context, pictures, reference, tower, device string, shown func(done, all int)) (*Judged, error) {
 	var files [2][]string
 	for i, dir := range []string{pictures, reference} {
 		var err error
@@ -132,8 +131,7 @@ func openCLIP(path string, b kernels.Backend) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watcher{class: "CLIP's vision encoder", close: x.Close, of: func(p *media.Image) ([]float32,
-		error) {
+	return &watcher{class: "CLIP's vision encoder", close: x.Close, of: func(p *media.Image) ([]float32, error) {
 		f, err := processor.Image.Image(p, 1)
 		if err != nil {
 			return nil, err

@@ -117,9 +117,8 @@ func (p blocks) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		r.add("clip.text.cu", r.last("clip.text.cu")+int32((latents{d}).rows(x)))
 	}
 	clips, actions := p.seenMost(s)
-	r.finish([]string{"clip.cu", "clip.state.cu", "clip.text.cu"}, map[string]int{
-		"clip.see": clips + states + in.Rows, "clip.joint": actions + states + in.Rows,
-		"clip.state.see": actions + states + in.Rows})
+	r.finish([]string{"clip.cu", "clip.state.cu", "clip.text.cu"}, map[string]int{"clip.see": clips + states + in.Rows,
+		"clip.joint": actions + states + in.Rows, "clip.state.see": actions + states + in.Rows})
 	return r.out
 }
 

@@ -135,8 +135,7 @@ func (w *Weights) float(name string) (tensor.DType, error) {
 }
 
 // exportCube writes a whole logical tensor of three axes.
-func (s Source) exportCube(dst checkpoint.Sink, dtype func(hf string) string, p *grad.Param,
-	v []float32) error {
+func (s Source) exportCube(dst checkpoint.Sink, dtype func(hf string) string, p *grad.Param, v []float32) error {
 	rows, cols := p.Shape[1], p.Shape[2]
 	for _, x := range s.pieces(Whole(p).Intervals(p)) {
 		d, err := tensor.ParseDType(strings.ToLower(dtype(x.name)))

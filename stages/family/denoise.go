@@ -220,8 +220,7 @@ func (d *Denoiser) mix(r *block.Rec, which string) *grad.Value {
 func (d *Denoiser) Noisy(r *block.Rec) *grad.Value {
 	x := d.mix(r, "in")
 	if d.Given > 0 {
-		x = r.T.Concat(1, x, r.T.OwnTokens(r.T.Data("dif.given", tensor.F32, d.Rows(r.Shape),
-			d.GivenWidth())))
+		x = r.T.Concat(1, x, r.T.OwnTokens(r.T.Data("dif.given", tensor.F32, d.Rows(r.Shape), d.GivenWidth())))
 	}
 	return r.T.Cast(x)
 }
@@ -406,8 +405,7 @@ func (d *Denoiser) Predicted(r *block.Rec, env map[string]*grad.Value, y *grad.V
 // Turned are the cosines and sines of rows' places, [rows n/2], for heads whose neighbouring numbers turn
 // together: widths says how many numbers of a head belong to each axis, and each axis has frequencies of
 // its own, theta^(-2i/width).
-func (d *Denoiser) Turned(r *block.Rec, data string, rows int, theta float64, widths [3]int) (cos,
-	sin *grad.Value) {
+func (d *Denoiser) Turned(r *block.Rec, data string, rows int, theta float64, widths [3]int) (cos, sin *grad.Value) {
 	var inv []float32
 	var axis []int32
 	for a, w := range widths {

@@ -68,16 +68,14 @@ func RegisterProjector(kind string, p ProjectorKind) struct{} {
 	return struct{}{}
 }
 
-var _ = RegisterProjector("merger", ProjectorKind{
-	Loong: map[string]loong.Part{"MLPAdapterConfig": {Joins: true},
-		"PatchMergerMLPAdapterConfig": {Joins: true}},
-	Build: func(c configs.Model, t *block.Tower) Joiner {
-		m := block.Merger{Tower: t, Out: c.Hidden, Eps: 1e-6, Act: Acts["gelu"]}
-		if change := Encoders[c.Vision.Kind].Merger; change != nil {
-			change(c, &m)
-		}
-		return &m
-	}})
+var _ = RegisterProjector("merger", ProjectorKind{Loong: map[string]loong.Part{"MLPAdapterConfig": {Joins: true},
+	"PatchMergerMLPAdapterConfig": {Joins: true}}, Build: func(c configs.Model, t *block.Tower) Joiner {
+	m := block.Merger{Tower: t, Out: c.Hidden, Eps: 1e-6, Act: Acts["gelu"]}
+	if change := Encoders[c.Vision.Kind].Merger; change != nil {
+		change(c, &m)
+	}
+	return &m
+}})
 
 var _ = RegisterProjector("internvl", ProjectorKind{
 	Loong: map[string]loong.Part{"InternMLPAdapterConfig": {Square: true, Eps: "1e-5"}},
@@ -86,11 +84,9 @@ var _ = RegisterProjector("internvl", ProjectorKind{
 			Act: Acts[c.Vision.ProjAct]}
 	}})
 
-var _ = RegisterProjector("mlp", ProjectorKind{
-	Build: func(c configs.Model, t *block.Tower) Joiner {
-		return &block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, None: true,
-			Act: Acts[c.Vision.ProjAct]}
-	}})
+var _ = RegisterProjector("mlp", ProjectorKind{Build: func(c configs.Model, t *block.Tower) Joiner {
+	return &block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, None: true, Act: Acts[c.Vision.ProjAct]}
+}})
 
 // buildVision builds the vision part of a configuration, and the names of its tower's parameters.
 func buildVision(c configs.Model) (*Vision, func(name string) Source) {

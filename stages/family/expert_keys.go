@@ -69,8 +69,7 @@ func (k ExpertKeys) checkLayers(layers int, at configs.Report) {
 	}
 	for _, i := range k.DenseLayers {
 		if i < 0 || i >= layers {
-			at("mlp_only_layers", fmt.Sprintf("there is no layer %d of num_hidden_layers = %d", i, layers),
-				"")
+			at("mlp_only_layers", fmt.Sprintf("there is no layer %d of num_hidden_layers = %d", i, layers), "")
 		}
 	}
 }

@@ -36,9 +36,8 @@ func FromCheckpoint(r *checkpoint.Reader, optimizer bool) FillFunc {
 			return false, nil
 		case !ok:
 			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Missing,
-				Why: "the checkpoint has no " + kind +
-					" of it; to start the optimizer afresh, name it as checkpoint.load, with " +
-					"checkpoint.load_optimizer=false and another checkpoint.dir"}
+				Why: "the checkpoint has no " + kind + " of it; to start the optimizer afresh, name it as " +
+					"checkpoint.load, with checkpoint.load_optimizer=false and another checkpoint.dir"}
 		}
 		box, shape := g.Intervals(p), p.Shape
 		if strings.HasPrefix(kind, checkpoint.PackedPrefix) {

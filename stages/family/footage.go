@@ -168,8 +168,7 @@ func (p footage) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		return out["clip."+name].F32()
 	}
 	x0, eps, weight := floats("x0", n, w), floats("noise", n, w), floats("weight", n)
-	coef := [4][]float32{floats("in.x0", n), floats("in.noise", n), floats("out.x0", n),
-		floats("out.noise", n)}
+	coef := [4][]float32{floats("in.x0", n), floats("in.noise", n), floats("out.x0", n), floats("out.noise", n)}
 	features, times := floats("feature", ClipLevels(s), p.d.FeatureWidth), make([]float32, ClipLevels(s))
 	at, of, pos := tensor.Make(tensor.I32, n), tensor.Make(tensor.I32, n), tensor.Make(tensor.I32, n, 3)
 	for i := range n {
@@ -253,8 +252,7 @@ func (p footage) sees(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) 
 	}
 	list := func(name string, v []int32, n int) {
 		if n > 0 && len(v) > n {
-			panic(fmt.Sprintf("family: clip.%s of %d rows lists %d, and has room for %d", name, ClipRows(s),
-				len(v), n))
+			panic(fmt.Sprintf("family: clip.%s of %d rows lists %d, and has room for %d", name, ClipRows(s), len(v), n))
 		}
 		for len(v) < n {
 			v = append(v, -1)

@@ -148,8 +148,7 @@ func (p joined) fill(items []Encoded, s block.Shape, out map[string]*tensor.Tens
 		return out["clip."+name].F32()
 	}
 	x0, eps, weight := floats("x0", n, w), floats("noise", n, w), floats("weight", n)
-	coef := [4][]float32{floats("in.x0", n), floats("in.noise", n), floats("out.x0", n),
-		floats("out.noise", n)}
+	coef := [4][]float32{floats("in.x0", n), floats("in.noise", n), floats("out.x0", n), floats("out.noise", n)}
 	of := tensor.Make(tensor.I32, n)
 	for i := range n {
 		of.I32()[i] = -1
@@ -229,8 +228,7 @@ func (f *Footage) AllCu(r *block.Rec) (actions, clipQ, clipK *grad.Value) {
 // MovesJointly reports data of clips that follow a step from noise to what is drawn with the actions.
 func MovesJointly(data string) bool {
 	switch data {
-	case "clip.x0", "clip.noise", "clip.in.x0", "clip.in.noise", "clip.out.x0", "clip.out.noise",
-		"clip.weight":
+	case "clip.x0", "clip.noise", "clip.in.x0", "clip.in.noise", "clip.out.x0", "clip.out.noise", "clip.weight":
 		return true
 	}
 	return false

@@ -26,8 +26,7 @@ var Latent = configs.Declare("latent attention", configs.Rules[LatentKeys]{
 		if m.HeadDim == 0 {
 			m.HeadDim = k.KeyTurning
 		}
-	},
-	Check: func(m configs.Model, k LatentKeys, at configs.Report) {
+	}, Check: func(m configs.Model, k LatentKeys, at configs.Report) {
 		if !m.Has("kv_lora_rank") {
 			return
 		}
@@ -49,8 +48,7 @@ func required(at configs.Report, key string, n int) {
 }
 
 // LatentNames are the names of these keys.
-var LatentNames = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
-	"v_head_dim"}
+var LatentNames = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"}
 
 // UseLatent is what the keys of a configuration say of latent attention, which all layers have.
 func (s *Spec) UseLatent(c configs.Model) {
@@ -88,8 +86,7 @@ func LatentPlaces(c configs.Model, source func(string) Source) func(string) Sour
 		case strings.Contains(name, ".kv_a_proj."):
 			part, into, rows = ".kv_a_proj.", ".kv_a_proj_with_mqa.", [][2]int{{0, k.KeyRank}}
 		case strings.Contains(name, ".k_rope_proj."):
-			part, into, rows = ".k_rope_proj.", ".kv_a_proj_with_mqa.", [][2]int{{k.KeyRank, k.KeyRank +
-				k.KeyTurning}}
+			part, into, rows = ".k_rope_proj.", ".kv_a_proj_with_mqa.", [][2]int{{k.KeyRank, k.KeyRank + k.KeyTurning}}
 		case strings.Contains(name, ".k_b_proj."):
 			part, into, rows = ".k_b_proj.", ".kv_b_proj.", heads(both, [2]int{0, k.KeyStill})
 		case strings.Contains(name, ".v_b_proj."):

@@ -31,8 +31,7 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 			return fmt.Errorf("latents %d have %d numbers, want %d of %v tokens of %d", i+1, len(x.X0),
 				n*d.Width(), x.Grid, d.Width())
 		case len(x.Given) != n*d.GivenWidth():
-			return fmt.Errorf("latents %d are given %d numbers, want %d of %v tokens of %d", i+1,
-				len(x.Given),
+			return fmt.Errorf("latents %d are given %d numbers, want %d of %v tokens of %d", i+1, len(x.Given),
 				n*d.GivenWidth(), x.Grid, d.GivenWidth())
 		case len(x.Image) != d.ImageRows*d.Images:
 			return fmt.Errorf("features of image %d are %d numbers, want %d rows of %d", i+1, len(x.Image),
@@ -40,19 +39,16 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 		case d.looks() && len(x.Views) != d.Sight.Views:
 			return fmt.Errorf("sample %d has %d views, want %d", i+1, len(x.Views), d.Sight.Views)
 		case d.Sight != nil && d.Sight.Token && len(x.State) != d.Sight.State:
-			return fmt.Errorf("sample %d has a state of %d numbers, want %d", i+1, len(x.State),
-				d.Sight.State)
+			return fmt.Errorf("sample %d has a state of %d numbers, want %d", i+1, len(x.State), d.Sight.State)
 		case d.Sight != nil && d.Sight.Whole() && (len(x.State) != d.Sight.State || !d.chunk(&x)):
 			return fmt.Errorf("sample %d has a state of %d numbers and a chunk of %v, want %d and %v", i+1,
 				len(x.State), x.Grid, d.Sight.State, d.ChunkGrid())
 		case d.Sight != nil && d.Sight.Whole() && slices.ContainsFunc(x.Views, missing):
 			return fmt.Errorf("sample %d lacks a view, and the model reads all of them", i+1)
 		case x.Robot < 0 || int(x.Robot) >= max(1, d.Robots):
-			return fmt.Errorf("sample %d is of robot %d, and the model knows %d", i+1, x.Robot, max(1,
-				d.Robots))
+			return fmt.Errorf("sample %d is of robot %d, and the model knows %d", i+1, x.Robot, max(1, d.Robots))
 		case d.Words.Rows > 0 && (len(x.IDs) != d.Words.Rows || len(x.State) != d.Sight.State):
-			return fmt.Errorf("sample %d has %d tokens and a state of %d numbers, want %d and %d", i+1,
-				len(x.IDs),
+			return fmt.Errorf("sample %d has %d tokens and a state of %d numbers, want %d and %d", i+1, len(x.IDs),
 				len(x.State), d.Words.Rows, d.Sight.State)
 		case d.Words.Image > 0 && (len(x.State) != d.Sight.State || d.placed(&x) != latents{d}.seen(&x)):
 			return fmt.Errorf("sample %d has a state of %d numbers and places for %d rows of what it sees, want %d and %d",
@@ -67,8 +63,7 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 			return fmt.Errorf("sample %d has no clip of whole frames of %v tokens of %d numbers", i+1,
 				d.Clip.Grid(), d.Clip.Latents.Width())
 		case d.Texts > 0 && (len(x.Text)%d.Texts != 0 || len(x.None)%d.Texts != 0):
-			return fmt.Errorf("states of caption %d are %d numbers, no multiple of %d", i+1, len(x.Text),
-				d.Texts)
+			return fmt.Errorf("states of caption %d are %d numbers, no multiple of %d", i+1, len(x.Text), d.Texts)
 		}
 	}
 	return nil

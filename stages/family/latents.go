@@ -222,8 +222,7 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		return t.F32()
 	}
 	x0, eps := floats("x0", n, w), floats("noise", n, w)
-	coef := [4][]float32{floats("in.x0", n), floats("in.noise", n), floats("out.x0", n),
-		floats("out.noise", n)}
+	coef := [4][]float32{floats("in.x0", n), floats("in.noise", n), floats("out.x0", n), floats("out.noise", n)}
 	weight, times := floats("weight", n), floats("time", d.LevelRows(s))
 	at, pos := tensor.Make(tensor.I32, n), tensor.Make(tensor.I32, n, 3)
 	for i := range at.I32() {
@@ -301,8 +300,7 @@ func (d *Denoiser) parts(x *Encoded, levels []noise.Level, learnt int) (by []flo
 // padding have none.
 func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
 	d, n := p.d, Captions(s)
-	states, pool := tensor.Make(tensor.F32, n, max(1, d.Texts)), tensor.Make(tensor.F32, Levels(s), max(1,
-		d.Pooled))
+	states, pool := tensor.Make(tensor.F32, n, max(1, d.Texts)), tensor.Make(tensor.F32, Levels(s), max(1, d.Pooled))
 	borders, each, items, level := []int32{0}, []int32{0}, p.items(in), 0
 	var rows, at, pos, takes []int32
 	tokens := 0

@@ -15,8 +15,7 @@ type Microbatch struct {
 
 // Inputs are what the microbatch brings beside tokens and labels.
 func (mb *Microbatch) Inputs() *Inputs {
-	return &Inputs{Rows: len(mb.IDs), IDs: mb.IDs, Cu: mb.Cu, Images: mb.Images, More: mb.More,
-		Targets: mb.Targets}
+	return &Inputs{Rows: len(mb.IDs), IDs: mb.IDs, Cu: mb.Cu, Images: mb.Images, More: mb.More, Targets: mb.Targets}
 }
 
 // Shift moves tokens, targets and weights k places towards the start of each sequence; what runs past its

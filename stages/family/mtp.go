@@ -40,8 +40,7 @@ func (m *Model) mtp(r *block.Rec, env map[string]*grad.Value) {
 
 // further is what layer k makes of hidden states h and of the tokens behind theirs; put changes their
 // embeddings.
-func (s Spec) further(r *block.Rec, k int, h, ids *grad.Value,
-	put func(e *grad.Value) *grad.Value) *grad.Value {
+func (s Spec) further(r *block.Rec, k int, h, ids *grad.Value, put func(e *grad.Value) *grad.Value) *grad.Value {
 	s.IndexShared = nil // it chooses for itself
 	if s.Carries() {    // whatever the last layer is
 		s.Mixers = slices.Repeat([]string{"full_attention"}, s.Layers)
@@ -54,8 +53,7 @@ func (s Spec) further(r *block.Rec, k int, h, ids *grad.Value,
 	if s.TokenFirst {
 		join = []*grad.Value{e, prev}
 	}
-	x := r.Linear(name+".input_proj", t.Concat(1, join...), s.Hidden, 2*s.Hidden,
-		block.LinearOpts{Rep: true})
+	x := r.Linear(name+".input_proj", t.Concat(1, join...), s.Hidden, 2*s.Hidden, block.LinearOpts{Rep: true})
 	x = s.layer(s.Layers-1).Record(r, name, t.Place("residual", x))
 	return s.norm().Record(r, name+".final_layernorm", x, s.Hidden)
 }
@@ -77,8 +75,7 @@ func (m *Model) RecordFurther(o grad.Options, rec block.Rec) *grad.Trace {
 	r.Start(len(m.Blocks))
 	t.Part(0, func() {
 		h := t.Place("residual", t.Data(HiddenOf, o.DType, r.Shape.Rows, s.Hidden))
-		h = s.further(r, 0, h, t.Data("ids", tensor.I32, r.Shape.Rows),
-			func(e *grad.Value) *grad.Value { return e })
+		h = s.further(r, 0, h, t.Data("ids", tensor.I32, r.Shape.Rows), func(e *grad.Value) *grad.Value { return e })
 		t.Output("final", h)
 		last := t.Take(h, t.Data("paged.head", tensor.I32, r.Heads))
 		t.Output("logits", t.Logits(last, s.output(t), 0))
@@ -139,9 +136,8 @@ func BesideLayers(source func(string) Source) func(string) Source {
 // BehindLast finds the layers that predict further tokens behind the last of the others, under DeepSeek V3's
 // names.
 func BehindLast(c configs.Model, source func(string) Source) func(string) Source {
-	names := strings.NewReplacer(".token_layernorm.", ".enorm.", ".hidden_layernorm.", ".hnorm.",
-		".input_proj.", ".eh_proj.",
-		".final_layernorm.", ".shared_head.norm.")
+	names := strings.NewReplacer(".token_layernorm.", ".enorm.", ".hidden_layernorm.", ".hnorm.", ".input_proj.",
+		".eh_proj.", ".final_layernorm.", ".shared_head.norm.")
 	return func(name string) Source {
 		if rest, ok := strings.CutPrefix(name, FurtherName); ok {
 			number, part, _ := strings.Cut(rest, ".")

@@ -54,8 +54,7 @@ func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 		if s.LogitCap > 0 {
 			z = t.Scale(t.Act(t.Scale(z, 1/s.LogitCap), kernels.Tanh), s.LogitCap)
 		}
-		t.Loss(t.Divergence(z, t.Data(teacherData, tensor.F32, n, s.Vocab), t.Data("weights", tensor.F32,
-			n), o.Loss,
+		t.Loss(t.Divergence(z, t.Data(teacherData, tensor.F32, n, s.Vocab), t.Data("weights", tensor.F32, n), o.Loss,
 			o.Params))
 		return
 	}

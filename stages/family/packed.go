@@ -95,8 +95,7 @@ func (w *Weights) ReadPacked(p *grad.Param, g Region, dst []float32) (bool, erro
 	for _, r := range s.cover(g.From, g.To) {
 		at := (r.logical - g.From) * words
 		rows := dst[at : at+r.n*words]
-		if err := grid.Pack([2]int{r.file, r.file + r.n},
-			tensor.Of(tensor.F32, rows, len(rows)).Bytes()); err != nil {
+		if err := grid.Pack([2]int{r.file, r.file + r.n}, tensor.Of(tensor.F32, rows, len(rows)).Bytes()); err != nil {
 			return false, err
 		}
 	}
@@ -115,8 +114,7 @@ func (m *Model) Linears() map[string]bool {
 	out := map[string]bool{}
 	for _, p := range m.Params(nil) {
 		s := m.Source(p.Name)
-		if asked[p.Name] && len(p.Shape) == 2 && !s.Turned && s.Lead == 0 && !s.Flat && s.Tail == nil &&
-			!s.Stack &&
+		if asked[p.Name] && len(p.Shape) == 2 && !s.Turned && s.Lead == 0 && !s.Flat && s.Tail == nil && !s.Stack &&
 			s.Step == 0 {
 			out[s.Name] = true
 		}

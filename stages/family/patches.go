@@ -121,9 +121,7 @@ func (v *Vision) Check(p *Images) error {
 			return fmt.Errorf("image %d has %d frames in a clip, want at most %d", i+1, g.T, n)
 		}
 		if v.Tower.Paired && g.Video && g.T > 1 && g.T%2 != 0 {
-			return fmt.Errorf("image %d is a video of %d frames, want an even number: two make a feature",
-				i+1,
-				g.T)
+			return fmt.Errorf("image %d is a video of %d frames, want an even number: two make a feature", i+1, g.T)
 		}
 		if f := v.Features(g); f != tokens {
 			return fmt.Errorf("image %d has %d features and %d tokens", i+1, f, tokens)

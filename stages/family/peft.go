@@ -30,8 +30,7 @@ type AdapterPart struct {
 
 // expertNames are the last words of names that PEFT, since transformers keeps experts in one tensor, takes
 // for those of experts in every model that has some (peft 0.21, utils/transformers_weight_conversion.py).
-var expertNames = map[string]bool{"gate": true, "gate_proj": true, "up_proj": true, "down_proj": true,
-	"w1": true,
+var expertNames = map[string]bool{"gate": true, "gate_proj": true, "up_proj": true, "down_proj": true, "w1": true,
 	"w2": true, "w3": true}
 
 // PEFT lists the adapters of a run as PEFT has them, in the order of the model. A layer that is not a linear
@@ -117,16 +116,13 @@ func (s Source) module() string {
 // Tensors are the adapter's in a file whose names begin with prefix: A and B for a rank of r each part.
 func (a Adapter) Tensors(prefix string, r int) (down, up checkpoint.Info) {
 	n := r * len(a.Parts)
-	down = checkpoint.Info{Name: prefix + a.Module + ".lora_A.weight", DType: "F32",
-		Shape: []int{n, a.In}}
-	up = checkpoint.Info{Name: prefix + a.Module + ".lora_B.weight", DType: "F32",
-		Shape: []int{a.Out, n}}
+	down = checkpoint.Info{Name: prefix + a.Module + ".lora_A.weight", DType: "F32", Shape: []int{n, a.In}}
+	up = checkpoint.Info{Name: prefix + a.Module + ".lora_B.weight", DType: "F32", Shape: []int{a.Out, n}}
 	return down, up
 }
 
 // Fill puts the parts' matrices together: read gives A [r in] and B [out r] of one of our layers.
-func (a Adapter) Fill(r int, read func(name string, shape []int, dst []float32) error) (down, up []float32,
-	err error) {
+func (a Adapter) Fill(r int, read func(name string, shape []int, dst []float32) error) (down, up []float32, err error) {
 	n := r * len(a.Parts)
 	down, up = make([]float32, n*a.In), make([]float32, a.Out*n)
 	for i, p := range a.Parts {

@@ -149,16 +149,13 @@ func (s Spec) Check() error {
 		return fmt.Errorf("model: layers %d, hidden %d, intermediate %d, heads %d, head_dim %d and "+
 			"vocabulary %d must all be positive", s.Layers, s.Hidden, s.Inter, s.Heads, s.HeadDim, s.Vocab)
 	case s.KV < 1 || s.Heads%s.KV != 0:
-		return fmt.Errorf("model: num_attention_heads %d is not a multiple of num_key_value_heads %d",
-			s.Heads,
-			s.KV)
+		return fmt.Errorf("model: num_attention_heads %d is not a multiple of num_key_value_heads %d", s.Heads, s.KV)
 	case s.HeadDim%2 != 0:
 		return fmt.Errorf("model: head_dim %d is odd; rotary embedding needs pairs", s.HeadDim)
 	case s.Mixes() && (s.Experts.Inter < 1 || s.Experts.Experts < 1):
 		return fmt.Errorf("model: %d experts of width %d", s.Experts.Experts, s.Experts.Inter)
 	case len(s.Mixers) > 0 && len(s.Mixers) != s.Layers || len(s.MLPs) > 0 && len(s.MLPs) != s.Layers:
-		return fmt.Errorf("model: %d mixers and %d MLPs are named for %d layers", len(s.Mixers),
-			len(s.MLPs), s.Layers)
+		return fmt.Errorf("model: %d mixers and %d MLPs are named for %d layers", len(s.Mixers), len(s.MLPs), s.Layers)
 	}
 	if _, ok := Acts[cmp.Or(s.Act, "silu")]; !ok {
 		return fmt.Errorf("model: hidden_act %q is unknown, have %v", s.Act, names(Acts))
@@ -213,8 +210,7 @@ func Decoder(name string, s Spec) *Model {
 				env["x"] = own.layer(i).Record(r, name, env["x"])
 			}})
 	}
-	head := Block{Name: "model.norm", Takes: []string{"x"},
-		Weight: float64(1+s.MTP) * float64(s.Vocab*s.Hidden) / mean}
+	head := Block{Name: "model.norm", Takes: []string{"x"}, Weight: float64(1+s.MTP) * float64(s.Vocab*s.Hidden) / mean}
 	// the weight of further heads is set after the model is built
 	head.Record = func(r *block.Rec, env map[string]*grad.Value) {
 		m.Spec.head(r, env)
@@ -269,10 +265,9 @@ func (s Spec) Attentions() (out []block.Part) {
 
 // attention is the attention of layer i, with a window of so many keys, 0 for all.
 func (s Spec) attention(i, window int) block.Attn {
-	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias,
-		OBias: s.OBias, QKNorm: s.QKNorm, QKWhole: s.QKWhole,
-		Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale, Cap: s.AttnCap,
-		Gate: s.AttnGate, Sinks: s.Sinks, Sees: s.Sees, Alibi: s.Alibi}
+	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias, OBias: s.OBias,
+		QKNorm: s.QKNorm, QKWhole: s.QKWhole, Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale,
+		Cap: s.AttnCap, Gate: s.AttnGate, Sinks: s.Sinks, Sees: s.Sees, Alibi: s.Alibi}
 	if window > 0 && s.LocalRope.Dim > 0 {
 		a.Rope = 1
 	}
@@ -378,11 +373,10 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 func SpecOf(c configs.Model) Spec {
 	k := Scales.Of(c)
 	s := Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads, KV: c.KVHeads,
-		HeadDim: c.HeadDim, Vocab: c.Vocab,
-		QKVBias: c.AttentionBias, OBias: c.OutBias, MLPBias: c.MLPBias, QKNorm: c.QKNorm,
-		Tie: c.TieEmbeddings, Eps: c.NormEps, Rope: rope(c), InitStd: c.InitRange,
-		Act: c.Act, Mixers: slices.Clone(c.LayerTypes), MLPs: slices.Clone(mlpKinds.Of(c).MLPTypes),
-		Window: c.SlidingWindow, Residual: k.ResidualScale}
+		HeadDim: c.HeadDim, Vocab: c.Vocab, QKVBias: c.AttentionBias, OBias: c.OutBias, MLPBias: c.MLPBias,
+		QKNorm: c.QKNorm, Tie: c.TieEmbeddings, Eps: c.NormEps, Rope: rope(c), InitStd: c.InitRange, Act: c.Act,
+		Mixers: slices.Clone(c.LayerTypes), MLPs: slices.Clone(mlpKinds.Of(c).MLPTypes), Window: c.SlidingWindow,
+		Residual: k.ResidualScale}
 	s.MTP, s.AttnScale, s.AttnCap, s.LogitCap = c.MTPLayers, k.AttnScale, k.AttnCap, k.LogitCap
 	s.EmbedScale = k.EmbedScale
 	if c.Positions == "learned" {
@@ -412,12 +406,10 @@ func SpecOf(c configs.Model) Spec {
 // columns of each head, and the original length defaults to the model's own.
 func rope(c configs.Model) block.Rope {
 	x := c.RopeScaling
-	r := block.Rope{Dim: c.HeadDim, Theta: c.RopeTheta, Type: x.Type, Factor: x.Factor,
-		Low: x.LowFreqFactor, High: x.HighFreqFactor,
-		Original: x.OriginalMax, Max: c.MaxPositions, BetaFast: x.BetaFast, BetaSlow: x.BetaSlow,
-		AttnFactor: x.AttentionFactor, MScale: x.MScale, MScaleAll: x.MScaleAllDim,
-		Smooth: x.Smooth, Sections: x.Sections, Interleaved: x.Interleaved, Long: x.LongFactor,
-		Short: x.ShortFactor}
+	r := block.Rope{Dim: c.HeadDim, Theta: c.RopeTheta, Type: x.Type, Factor: x.Factor, Low: x.LowFreqFactor,
+		High: x.HighFreqFactor, Original: x.OriginalMax, Max: c.MaxPositions, BetaFast: x.BetaFast,
+		BetaSlow: x.BetaSlow, AttnFactor: x.AttentionFactor, MScale: x.MScale, MScaleAll: x.MScaleAllDim,
+		Smooth: x.Smooth, Sections: x.Sections, Interleaved: x.Interleaved, Long: x.LongFactor, Short: x.ShortFactor}
 	if p := c.PartialRotary; p != 0 && p != 1 {
 		r.Dim = int(float64(c.HeadDim) * p)
 	}

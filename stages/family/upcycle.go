@@ -19,13 +19,11 @@ func Upcycled(c configs.Model, experts, each int) (configs.Model, error) {
 	to, ok := upcycles[c.ModelType]
 	switch {
 	case !ok:
-		return c,
-			fmt.Errorf("model_type %s: there is no family of mixtures with its layers; those of %v have one",
-				c.ModelType, names(upcycles))
+		return c, fmt.Errorf("model_type %s: there is no family of mixtures with its layers; those of %v have one",
+			c.ModelType, names(upcycles))
 	case experts < 2 || each < 1 || each > experts:
-		return c,
-			fmt.Errorf("%d of %d experts a token: want at least two experts, and no more a token than "+
-				"there are", each, experts)
+		return c, fmt.Errorf("%d of %d experts a token: want at least two experts, and no more a token than there are",
+			each, experts)
 	}
 	c.ModelType, c.Architectures = to, []string{hf.Families[to].Class}
 	k := Mixture.Of(c)
@@ -41,8 +39,7 @@ func Upcycled(c configs.Model, experts, each int) (configs.Model, error) {
 
 // UpcycledFrom fills whole parameters of an upcycled model from the dense model's weights; routers begin at
 // random.
-func (m *Model) UpcycledFrom(dense *Model, w *Weights, seed uint64) func(p *grad.Param,
-	dst []float32) error {
+func (m *Model) UpcycledFrom(dense *Model, w *Weights, seed uint64) func(p *grad.Param, dst []float32) error {
 	params := map[string]*grad.Param{}
 	for _, p := range dense.Params(nil) {
 		params[p.Name] = p

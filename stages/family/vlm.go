@@ -90,8 +90,7 @@ func Compose(m *Model, v *Vision) *Model {
 		Record: func(r *block.Rec, env map[string]*grad.Value) {
 			env[FeaturePort] = v.Project(r, tower.Last(r, VisualName, env["v"]))
 		}})
-	m.Ports["v"], m.Ports[FeaturePort] = Port{Width: tower.Hidden, Rows: tower.Rows, Of: block.Patches},
-		features
+	m.Ports["v"], m.Ports[FeaturePort] = Port{Width: tower.Hidden, Rows: tower.Rows, Of: block.Patches}, features
 	for i, b := range m.Blocks {
 		switch {
 		case b.Name == EmbedName:
@@ -183,8 +182,7 @@ func BaseTower(c configs.Vision) block.Tower {
 
 // NewVision puts a tower in front of a decoder.
 func NewVision(c configs.Vision, t block.Tower) *Vision {
-	return &Vision{Tower: t, Merge: c.Merge, Patch: c.Patch, Temporal: c.Temporal, Channels: c.Channels,
-		Config: c}
+	return &Vision{Tower: t, Merge: c.Merge, Patch: c.Patch, Temporal: c.Temporal, Channels: c.Channels, Config: c}
 }
 
 // FusedQKV are the rows of query, key and value in a joint projection of towers of width d.

@@ -66,20 +66,16 @@ func Shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info 
 // not use them.
 func (m *Model) ignorable(name string) bool {
 	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") ||
-		strings.HasSuffix(name, ".attn.bias") ||
-		m.Spec.MTP == 0 && (strings.HasPrefix(name, FurtherName) ||
-			m.Spec.Further > 0 && strings.HasPrefix(name, "mtp.")) ||
-		m.Spec.Further > 0 && behind(name, m.Spec.Layers, m.Spec.Further) && (m.Spec.MTP == 0 ||
-			repeats(name)) ||
-		!m.valued() && name == scoreParam || m.Beside != nil && m.Beside(name) ||
-		(m.Spec.Tie || m.Headless()) && name == m.Source(HeadName+".weight").Name
+		strings.HasSuffix(name, ".attn.bias") || m.Spec.MTP == 0 && (strings.HasPrefix(name, FurtherName) ||
+		m.Spec.Further > 0 && strings.HasPrefix(name, "mtp.")) || m.Spec.Further > 0 && behind(name, m.Spec.Layers,
+		m.Spec.Further) && (m.Spec.MTP == 0 || repeats(name)) || !m.valued() && name == scoreParam ||
+		m.Beside != nil && m.Beside(name) || (m.Spec.Tie || m.Headless()) && name == m.Source(HeadName+".weight").Name
 }
 
 // repeats reports whether a tensor of a layer behind the model's is the model's own embedding or head once
 // more.
 func repeats(name string) bool {
-	return strings.HasSuffix(name, ".embed_tokens.weight") || strings.HasSuffix(name,
-		".shared_head.head.weight")
+	return strings.HasSuffix(name, ".embed_tokens.weight") || strings.HasSuffix(name, ".shared_head.head.weight")
 }
 
 // behind reports whether a tensor is of one of so many layers behind the model's.
@@ -238,8 +234,7 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 		return true, w.readCube(p, g, s, dst)
 	}
 	info, ok := w.infos[s.Name]
-	if !ok && (w.part != "" || p.Name == scoreParam || w.m.drawn != "" && strings.HasPrefix(p.Name,
-		w.m.drawn)) {
+	if !ok && (w.part != "" || p.Name == scoreParam || w.m.drawn != "" && strings.HasPrefix(p.Name, w.m.drawn)) {
 		return false, nil // a head that predicts further tokens, or scores or actions of a model that has none yet
 	}
 	d, err := w.float(s.Name)
@@ -300,8 +295,7 @@ func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (
 		}
 	}
 	if len(params) == 0 || len(m.Alone[component]) == 0 {
-		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Extra, Why: "the model has no " +
-			component}
+		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Extra, Why: "the model has no " + component}
 	}
 	for _, layout := range m.Alone[component] {
 		probe := layout(params[0].Name).Name
@@ -332,8 +326,7 @@ func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (
 				continue
 			}
 			for _, p := range []string{EmbedName, HeadName} {
-				if w.grows(p+".weight") && w.source(p+".weight").Name == t.Name &&
-					len(info.Shape) == len(t.Shape) {
+				if w.grows(p+".weight") && w.source(p+".weight").Name == t.Name && len(info.Shape) == len(t.Shape) {
 					want[i].Shape[0] = min(t.Shape[0], info.Shape[0])
 				}
 			}
@@ -342,8 +335,7 @@ func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (
 		return w, checkpoint.Match(path, want, have)
 	}
 	return nil, &checkpoint.Error{File: path, Tensor: m.Alone[component][0](params[0].Name).Name,
-		Fault: checkpoint.Missing,
-		Why:   "the model's " + component + " needs it, here or below a prefix"}
+		Fault: checkpoint.Missing, Why: "the model's " + component + " needs it, here or below a prefix"}
 }
 
 // shape is that of the tensor in the file, for a logical one.

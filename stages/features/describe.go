@@ -39,8 +39,7 @@ func Load(path string, b kernels.Backend) (*Describer, error) {
 	if d, ok := b.(kernels.Device); ok {
 		pool.In(d)
 	}
-	d := &Describer{Net: n, traces: map[[2]int]*grad.Trace{}, run: &grad.Runner{Backend: b, Pool: pool,
-		Host:   pool,
+	d := &Describer{Net: n, traces: map[[2]int]*grad.Trace{}, run: &grad.Runner{Backend: b, Pool: pool, Host: pool,
 		Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}}
 	has := map[string]checkpoint.Info{}
 	for _, t := range src.Tensors() {
@@ -56,8 +55,7 @@ func Load(path string, b kernels.Backend) (*Describer, error) {
 }
 
 // read brings a parameter to the backend.
-func (d *Describer) read(p *grad.Param, src checkpoint.Source, has map[string]checkpoint.Info,
-	path string) error {
+func (d *Describer) read(p *grad.Param, src checkpoint.Source, has map[string]checkpoint.Info, path string) error {
 	info, ok := has[p.Name]
 	if !ok {
 		return &checkpoint.Error{File: path, Tensor: p.Name, Fault: checkpoint.Missing, Why: "is not there"}
@@ -108,8 +106,7 @@ func (d *Describer) trace(h, w int) *grad.Trace {
 // Describe gives the vector [Width] of an image of pixels [h w 3] from -1 to 1.
 func (d *Describer) Describe(pixels []float32, h, w int) ([]float32, error) {
 	if len(pixels) != 3*h*w || h < 1 || w < 1 {
-		return nil, fmt.Errorf("features: %d numbers are no image of %d×%d pixels in three colours",
-			len(pixels), w, h)
+		return nil, fmt.Errorf("features: %d numbers are no image of %d×%d pixels in three colours", len(pixels), w, h)
 	}
 	x := tensor.Of(tensor.F32, pixels, 1, h, w, 3)
 	at, err := d.run.Pool.New("pixels", tensor.F32, x.Shape...)

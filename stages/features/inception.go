@@ -97,8 +97,7 @@ func mixed6a(r *block.Rec, name string, x *grad.Value) *grad.Value {
 	double := square(r, name+".branch3x3dbl_1", x, 64, 1, 1, 0)
 	double = square(r, name+".branch3x3dbl_2", double, 96, 3, 1, 1)
 	double = square(r, name+".branch3x3dbl_3", double, 96, 3, 2, 0)
-	return r.T.Concat(3, square(r, name+".branch3x3", x, 384, 3, 2, 0), double,
-		pooled(r, x, kernels.MaxPool, 3, 2, 0))
+	return r.T.Concat(3, square(r, name+".branch3x3", x, 384, 3, 2, 0), double, pooled(r, x, kernels.MaxPool, 3, 2, 0))
 }
 
 func mixed6(r *block.Rec, name string, x *grad.Value, c int) *grad.Value {
@@ -121,8 +120,7 @@ func mixed7a(r *block.Rec, name string, x *grad.Value) *grad.Value {
 
 func mixed7(r *block.Rec, name string, x *grad.Value, pool int) *grad.Value {
 	three := square(r, name+".branch3x3_1", x, 384, 1, 1, 0)
-	double := square(r, name+".branch3x3dbl_2", square(r, name+".branch3x3dbl_1", x, 448, 1, 1, 0), 384, 3, 1,
-		1)
+	double := square(r, name+".branch3x3dbl_2", square(r, name+".branch3x3dbl_1", x, 448, 1, 1, 0), 384, 3, 1, 1)
 	return r.T.Concat(3, square(r, name+".branch1x1", x, 320, 1, 1, 0),
 		wide(r, name+".branch3x3_2a", three, 384, 3), high(r, name+".branch3x3_2b", three, 384, 3),
 		wide(r, name+".branch3x3dbl_3a", double, 384, 3), high(r, name+".branch3x3dbl_3b", double, 384, 3),

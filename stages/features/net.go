@@ -98,6 +98,5 @@ func netOf(src checkpoint.Source, path string) (*Net, error) {
 		names = append(names, c.name)
 	}
 	return nil, &checkpoint.Error{File: path, Fault: checkpoint.Missing,
-		Why: "its tensors are those of no network " +
-			"that is known: " + strings.Join(names, ", ")}
+		Why: "its tensors are those of no network that is known: " + strings.Join(names, ", ")}
 }

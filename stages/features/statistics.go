@@ -37,8 +37,7 @@ const nearest = 3
 func Compare(drawn, reference [][]float32) (*Statistics, error) {
 	for _, set := range [][][]float32{drawn, reference} {
 		if len(set) <= nearest {
-			return nil, fmt.Errorf("%d pictures have no statistics: %d of each set are the least", len(set),
-				nearest+1)
+			return nil, fmt.Errorf("%d pictures have no statistics: %d of each set are the least", len(set), nearest+1)
 		}
 	}
 	s := &Statistics{Drawn: len(drawn), Reference: len(reference), Width: len(drawn[0])}

@@ -31,8 +31,7 @@ const vggMost = 64 // layers
 // stands before it, and else a maximum.
 func vggOf(has map[string]checkpoint.Info) (*Net, error) {
 	first, ok := has["features.0.weight"]
-	if _, norm := has["features.1.running_mean"]; !ok || norm || len(first.Shape) != 4 ||
-		first.Shape[2] != 3 {
+	if _, norm := has["features.1.running_mean"]; !ok || norm || len(first.Shape) != 4 || first.Shape[2] != 3 {
 		return nil, nil
 	}
 	v := &vgg{pools: map[int]bool{}}
@@ -87,8 +86,7 @@ func (v *vgg) maps(r *block.Rec, prefix string, x *grad.Value) (all []*grad.Valu
 		name := fmt.Sprintf("%sfeatures.%d", prefix, layer)
 		c := x.Shape[len(x.Shape)-1]
 		w := t.Param(name+".weight", []int{v.widths[i], c, 3, 3}, -1, 1, true)
-		x = t.Act(t.Conv(x, w, t.Param(name+".bias", []int{v.widths[i]}, -1, 1, false), win, win),
-			kernels.ReLU)
+		x = t.Act(t.Conv(x, w, t.Param(name+".bias", []int{v.widths[i]}, -1, 1, false), win, win), kernels.ReLU)
 		if i+1 == len(v.layers) || v.pools[layer+2] {
 			all = append(all, x)
 		}
@@ -113,8 +111,7 @@ func scaled(r *block.Rec, x *grad.Value) *grad.Value {
 	for c := range 3 {
 		middle[c], variance[c] = 2*imageMean[c]-1, 4*imageStd[c]*imageStd[c]
 	}
-	return t.FrozenNorm(x, t.ConstOf("ones", []float32{1, 1, 1}, 3), t.ConstOf("zeros", make([]float32, 3),
-		3),
+	return t.FrozenNorm(x, t.ConstOf("ones", []float32{1, 1, 1}, 3), t.ConstOf("zeros", make([]float32, 3), 3),
 		t.Const("pixels.mean", middle[:]), t.Const("pixels.variance", variance[:]), 0)
 }
 

@@ -77,15 +77,13 @@ func (r rules) perceptual() {
 		r.at(key, n.Class+" describes pictures as wholes alone", "take weights of VGG")
 		return
 	case r.m.Denoiser.Channels != 3:
-		r.at(key, fmt.Sprintf("it sees three colours, and the autoencoder has %d channels",
-			r.m.Denoiser.Channels),
+		r.at(key, fmt.Sprintf("it sees three colours, and the autoencoder has %d channels", r.m.Denoiser.Channels),
 			"remove it")
 	}
 	for _, text := range d.Sizes {
 		size, err := configs.ParseSize(text)
 		if least := n.Least(); err == nil && (size[1] < least || size[2] < least) {
-			r.at("diffusion.sizes", fmt.Sprintf("%s: %s sees nothing of less than %d pixels", text, key,
-				least), "")
+			r.at("diffusion.sizes", fmt.Sprintf("%s: %s sees nothing of less than %d pixels", text, key, least), "")
 		}
 	}
 }
@@ -148,8 +146,7 @@ func reconstruction(d *configs.Diffusion) family.Process {
 	if !ok {
 		panic("fit: no target sample")
 	}
-	p := family.Process{Target: target, Loss: losses[d.Loss], Border: d.Border, Mode: d.Posterior == "mode",
-		KL: d.KL}
+	p := family.Process{Target: target, Loss: losses[d.Loss], Border: d.Border, Mode: d.Posterior == "mode", KL: d.KL}
 	if len(d.Sizes) > 0 {
 		p.Size, _ = configs.ParseSize(d.Sizes[0]) // a wrong one is reported by its section
 	}

@@ -24,9 +24,8 @@ type ComponentPlan struct {
 // Components is what the parts of a composed model have of their own; nil where all are alike.
 func Components(r *configs.Run) func(string) ComponentPlan {
 	own := map[string]ComponentPlan{}
-	for name, keys := range map[string][2]string{family.Encoder: {r.Train.EncoderPrecision,
-		r.Plan.Encoder.Recompute}, family.Projector: {r.Train.ProjectorPrecision, r.Plan.ProjRecompute},
-		family.Foundation: {same, same}} {
+	for name, keys := range map[string][2]string{family.Encoder: {r.Train.EncoderPrecision, r.Plan.Encoder.Recompute},
+		family.Projector: {r.Train.ProjectorPrecision, r.Plan.ProjRecompute}, family.Foundation: {same, same}} {
 		for i, all := range []string{r.Train.Precision, r.Plan.Recompute} {
 			if keys[i] == same {
 				keys[i] = all

@@ -26,8 +26,7 @@ func Scheduler(c *configs.Config) (noise.Scheduler, error) {
 		return noise.Shifted(c.Run.Diffusion.Raise), nil
 	}
 	if !c.Usual("diffusion.shift") {
-		return nil, c.Fault("diffusion.shift", "the scheduler's file has one: "+path,
-			"remove it, or change the file")
+		return nil, c.Fault("diffusion.shift", "the scheduler's file has one: "+path, "remove it, or change the file")
 	}
 	s, err := readScheduler(path)
 	if err != nil {
@@ -38,10 +37,9 @@ func Scheduler(c *configs.Config) (noise.Scheduler, error) {
 		return s, nil
 	}
 	if was, err := readScheduler(own); err == nil && was.Predicts() != s.Predicts() {
-		return nil, c.Fault("diffusion.scheduler",
-			fmt.Sprintf("the model learnt to say %s under %s, and here it is to "+
-				"say %s", was.Predicts(), own, s.Predicts()),
-			"name one that predicts the same, or set model.init: random")
+		return nil,
+			c.Fault("diffusion.scheduler", fmt.Sprintf("the model learnt to say %s under %s, and here it is to say %s",
+				was.Predicts(), own, s.Predicts()), "name one that predicts the same, or set model.init: random")
 	}
 	return s, nil
 }
@@ -90,9 +88,8 @@ func Process(c *configs.Config) (p family.Process, err error) {
 		return p, c.Fault("diffusion.scheduler", fmt.Sprintf("prediction %s is unknown", s.Predicts()), "")
 	}
 	p.Target = target
-	p.Times = noise.Times{Kind: d.Times, Mean: d.Mean, Std: d.Std, Scale: d.Mode, Shift: d.Shift,
-		Alpha: d.Alpha,
-		Beta:  d.Beta}
+	p.Times = noise.Times{Kind: d.Times, Mean: d.Mean, Std: d.Std, Scale: d.Mode, Shift: d.Shift, Alpha: d.Alpha,
+		Beta: d.Beta}
 	p.Weight, err = noise.Weighting{Kind: d.Weight, Gamma: d.Gamma}.For(s.Predicts(), p.Levels)
 	if err != nil {
 		return p, c.Fault("diffusion.weight", err.Error(), "")
@@ -105,9 +102,8 @@ func Process(c *configs.Config) (p family.Process, err error) {
 			p.To = float32(to * steps)
 		}
 		if !p.Reaches() {
-			return p, c.Fault("diffusion.noise_from", fmt.Sprintf("no draw of %s has a time from %g to %g",
-				d.Times,
-				p.From, p.To), "widen the range")
+			return p, c.Fault("diffusion.noise_from",
+				fmt.Sprintf("no draw of %s has a time from %g to %g", d.Times, p.From, p.To), "widen the range")
 		}
 	}
 	return p, nil
@@ -185,19 +181,16 @@ func (r rules) diffusion() {
 		r.at(section+"image_encoder", "the model reads no features of an image", "remove it")
 	}
 	if r.m.Denoiser.Edit == "" && d.Changes > 0 {
-		r.at(section+"condition_images", "the model changes no images",
-			"remove it, or take qwen-image/edit-2511")
+		r.at(section+"condition_images", "the model changes no images", "remove it, or take qwen-image/edit-2511")
 	}
 	if d.Changes == 0 && !r.c.Usual(section+"condition_area") {
 		r.at(section+"condition_area", "is not read: only with diffusion.condition_images", "remove it")
 	}
 	if r.m.Denoiser.Given > 0 && d.First > 0 {
-		r.at(section+"first_frame", "the model has channels of its own for given frames, in every clip",
-			"remove it")
+		r.at(section+"first_frame", "the model has channels of its own for given frames, in every clip", "remove it")
 	}
 	if d.Text2 != "" && (r.m.Denoiser.Pooled == 0 || d.Encoders == "live") {
-		r.at(section+"text_encoder_2",
-			"the model reads one encoder of captions, or has one among its blocks",
+		r.at(section+"text_encoder_2", "the model reads one encoder of captions, or has one among its blocks",
 			"remove it")
 	}
 	if r.m.Denoiser.Canvas && !r.m.Denoiser.Lines && !r.m.Denoiser.Hosted && r.c.Run.Plan.CP > 1 {
@@ -216,11 +209,9 @@ func (r rules) diffusion() {
 }
 
 // ofPictures are the keys of diffusion that policies do not read.
-var ofPictures = []string{"scheduler", "shift", "autoencoder", "text_encoder", "text_encoder_2",
-	"train_text_encoder",
+var ofPictures = []string{"scheduler", "shift", "autoencoder", "text_encoder", "text_encoder_2", "train_text_encoder",
 	"encoders", "latents", "cache", "posterior", "sizes", "fps", "upscale", "caption_key", "caption_dropout",
-	"first_frame",
-	"condition_images", "encode_frames", "experts", "boundary", "image_encoder"}
+	"first_frame", "condition_images", "encode_frames", "experts", "boundary", "image_encoder"}
 
 // ofClips are those of them that policies with a clip read.
 var ofClips = []string{"autoencoder", "text_encoder", "cache"}
@@ -231,8 +222,7 @@ func (r rules) policy() {
 		r.hosted()
 		for _, key := range ofPictures {
 			read := r.m.Denoiser.Clip != nil && slices.Contains(ofClips, key) &&
-				(key != "text_encoder" || !r.m.Denoiser.Worded()) ||
-				r.m.Denoiser.Images > 0 && key == "image_encoder"
+				(key != "text_encoder" || !r.m.Denoiser.Worded()) || r.m.Denoiser.Images > 0 && key == "image_encoder"
 			if !r.c.Usual("diffusion."+key) && !read {
 				r.at("diffusion."+key, "policies of robots do not read it", "remove it")
 			}
@@ -258,9 +248,8 @@ func (r rules) policy() {
 	}
 	for _, k := range configs.Keys() {
 		if strings.HasPrefix(k.Name, "policy.") && !r.c.Usual(k.Name) {
-			r.at(k.Name, "the model is no policy of a robot",
-				"remove it, or have a vision-language model write actions, or an expert behind it give them: "+
-					"policy.tokens, policy.expert")
+			r.at(k.Name, "the model is no policy of a robot", "remove it, or have a vision-language model write "+
+				"actions, or an expert behind it give them: policy.tokens, policy.expert")
 		}
 	}
 }
@@ -276,8 +265,7 @@ var (
 func (r rules) films() {
 	for _, key := range []string{"crop", "brightness", "contrast", "saturation", "state_dropout"} {
 		if r.m.Denoiser.Clip != nil && !r.c.Usual("policy."+key) {
-			r.at("policy."+key, "the model reads a clip, whose latents are made of views as they are",
-				"remove it")
+			r.at("policy."+key, "the model reads a clip, whose latents are made of views as they are", "remove it")
 		}
 	}
 }
@@ -312,8 +300,7 @@ func (r rules) expert() {
 			"as they are, however large", "take mean_std, min_max or quantiles, or policy.expert: flow or l1")
 	}
 	for _, k := range configs.Keys() {
-		if strings.HasPrefix(k.Name, "policy.expert_") && r.c.Run.Policy.Expert == "none" &&
-			!r.c.Usual(k.Name) {
+		if strings.HasPrefix(k.Name, "policy.expert_") && r.c.Run.Policy.Expert == "none" && !r.c.Usual(k.Name) {
 			r.at(k.Name, "there is no expert", "set policy.expert, or remove it")
 		}
 	}
@@ -336,8 +323,7 @@ func (r rules) writer() {
 			end, r.c.Model.Vocab, bins), "")
 	}
 	if r.c.Model.Vocab < bins {
-		r.at("policy.tokens", fmt.Sprintf("%d tokens are too few for the %d of actions", r.c.Model.Vocab,
-			bins), "")
+		r.at("policy.tokens", fmt.Sprintf("%d tokens are too few for the %d of actions", r.c.Model.Vocab, bins), "")
 	}
 }
 
@@ -414,8 +400,7 @@ func both(c *configs.Config, m *family.Model) error {
 		border = b
 	}
 	if border == 0 {
-		return c.Fault("diffusion.boundary",
-			"is not given, and no model_index.json beside the model says it",
+		return c.Fault("diffusion.boundary", "is not given, and no model_index.json beside the model says it",
 			"set it: Wan 2.2 has 0.875 for videos of a text and 0.9 for those of an image")
 	}
 	low, err := family.Build(c.Model, c.Run.Data.SeqLen)

@@ -23,8 +23,7 @@ func live(c *configs.Config, m *family.Model) error {
 		return nil
 	}
 	if m.Denoiser.Canvas && m.Denoiser.Pooled > 0 {
-		return c.Fault("diffusion.encoders", "the model reads two encoders, which are made beforehand",
-			"use cached")
+		return c.Fault("diffusion.encoders", "the model reads two encoders, which are made beforehand", "use cached")
 	}
 	dir := TextDir(c)
 	if dir == "" {
@@ -48,13 +47,11 @@ func TextTake(d *family.Denoiser) texts.Take { return texts.Take{Norm: true, Poo
 func FitsText(c *configs.Config, d *family.Denoiser, e *texts.Model) error {
 	switch {
 	case e.Width != d.Texts:
-		return c.Fault("diffusion.text_encoder",
-			fmt.Sprintf("its states have %d numbers, and the model reads %d",
-				e.Width, d.Texts), "take the model's own encoder")
+		return c.Fault("diffusion.text_encoder", fmt.Sprintf("its states have %d numbers, and the model reads %d",
+			e.Width, d.Texts), "take the model's own encoder")
 	case d.Pooled > 0 && e.Pooled != d.Pooled:
-		return c.Fault("diffusion.text_encoder",
-			fmt.Sprintf("its pooled rows have %d numbers, and the model "+
-				"reads %d", e.Pooled, d.Pooled), "take the model's own encoder")
+		return c.Fault("diffusion.text_encoder", fmt.Sprintf("its pooled rows have %d numbers, and the model reads %d",
+			e.Pooled, d.Pooled), "take the model's own encoder")
 	}
 	return nil
 }
@@ -76,8 +73,7 @@ func seen(c *configs.Config, m *family.Model) error {
 		return c.Fault(key, "the model is given the first frame of every clip, whose latents and features are made "+
 			"beforehand", made)
 	case d.Changes > 0:
-		return c.Fault(key, "images that a sample has beside the one that is learnt are encoded beforehand",
-			made)
+		return c.Fault(key, "images that a sample has beside the one that is learnt are encoded beforehand", made)
 	}
 	dir := LatentDir(c)
 	if dir == "pixels" || dir == "" {

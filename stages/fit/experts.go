@@ -18,13 +18,11 @@ func (r rules) experts() {
 		return
 	}
 	if t.Router.BiasRate > 0 && r.m.Spec.Experts.Bias == "" {
-		r.at("train.router.bias_rate", r.m.Family+" has no numbers that experts are chosen by",
-			"use train.router.loss")
+		r.at("train.router.bias_rate", r.m.Family+" has no numbers that experts are chosen by", "use train.router.loss")
 	}
 	r.moves()
 	if r.m.Spec.Experts.Images != nil && t.Routing != "own" {
-		r.at("train.routing",
-			r.m.Family+" has experts of their own for images, and a trace has one router a layer",
+		r.at("train.routing", r.m.Family+" has experts of their own for images, and a trace has one router a layer",
 			"remove it")
 	}
 	parts := p.CP * p.TP
@@ -33,13 +31,11 @@ func (r rules) experts() {
 	}
 	rows := t.MicroBatch * r.c.Run.Data.SeqLen
 	if rows%parts != 0 {
-		r.at("plan.tp",
-			fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly in %d parts, as "+
-				"layers of experts want them", rows, parts),
+		r.at("plan.tp", fmt.Sprintf("the %d tokens of a microbatch cannot be shared "+
+			"out evenly in %d parts, as layers of experts want them", rows, parts),
 			"choose data.seq_len · train.micro_batch that plan.tp and plan.cp divide")
 	} else if Rows(r.c) != rows {
-		r.at("plan.chunk_size",
-			"the last chunk would be filled up with padding, which experts would get as well",
+		r.at("plan.chunk_size", "the last chunk would be filled up with padding, which experts would get as well",
 			"set a divisor of data.seq_len · train.micro_batch")
 	}
 }
@@ -49,8 +45,7 @@ func (r rules) moves() {
 	const every, copies = "train.balance_every", "plan.redundant_experts"
 	p, t := &r.c.Run.Plan, &r.c.Run.Train
 	if p.RedundantExperts > 0 && t.BalanceEvery == 0 {
-		r.at(copies, "which experts are busy is only known where experts move",
-			"set train.balance_every, or remove it")
+		r.at(copies, "which experts are busy is only known where experts move", "set train.balance_every, or remove it")
 	}
 	if p.RedundantExperts > 0 && t.Router.Capacity > 0 {
 		r.at(copies, "a bound on what an expert takes would be one on each of its copies",
@@ -61,19 +56,16 @@ func (r rules) moves() {
 	}
 	switch {
 	case r.m.Spec.Experts.Images != nil:
-		r.at(every, r.m.Family+" has experts of their own for images, and only one set can move",
-			"remove it")
+		r.at(every, r.m.Family+" has experts of their own for images, and only one set can move", "remove it")
 	case p.EP == 1:
-		r.at(every, "with plan.ep = 1 every rank has all experts, and none can move",
-			"remove it, or set plan.ep")
+		r.at(every, "with plan.ep = 1 every rank has all experts, and none can move", "remove it, or set plan.ep")
 	case p.OffloadOptimizer:
 		r.at(every, "experts whose optimizer state waits on the host stay where they are",
 			"remove it, or plan.offload_optimizer")
 	}
 	if p.EP > 1 && p.EP%t.BalanceHosts != 0 {
-		r.at("train.balance_hosts",
-			fmt.Sprintf("plan.ep = %d ranks cannot be spread evenly over %d hosts", p.EP,
-				t.BalanceHosts), "try a divisor of plan.ep")
+		r.at("train.balance_hosts", fmt.Sprintf("plan.ep = %d ranks cannot be spread evenly over %d hosts", p.EP,
+			t.BalanceHosts), "try a divisor of plan.ep")
 	}
 }
 

@@ -60,16 +60,13 @@ func (r rules) fake() {
 		}
 		switch {
 		case group > 0 && k%group != 0:
-			r.at(key+"_group", fmt.Sprintf("%s has rows of %d numbers, which are no groups of %d", p.Name, k,
-				group),
+			r.at(key+"_group", fmt.Sprintf("%s has rows of %d numbers, which are no groups of %d", p.Name, k, group),
 				"set it to a divisor, or to 0, a whole row")
 		case tp > 1 && (group == 0 || k%(tp*group) != 0):
-			r.at(key+"_group", fmt.Sprintf("%s has rows of %d numbers, which %s = %d cuts within groups",
-				p.Name,
-				k, plan, tp), "set it to a divisor of a rank's columns")
+			r.at(key+"_group", fmt.Sprintf("%s has rows of %d numbers, which %s = %d cuts within groups", p.Name, k,
+				plan, tp), "set it to a divisor of a rank's columns")
 		case k%8 != 0:
-			r.at(key, fmt.Sprintf("%s has rows of %d numbers, which fill no whole words", p.Name, k),
-				"remove it")
+			r.at(key, fmt.Sprintf("%s has rows of %d numbers, which fill no whole words", p.Name, k), "remove it")
 		default:
 			continue
 		}

@@ -113,8 +113,7 @@ func (r rules) chunks() {
 			taps), fmt.Sprintf("try %d or more", taps))
 	}
 	if r.m.Spec.Sees != nil {
-		r.at(key,
-			"the tokens of an image see each other both ways, and a chunk's border would cut between them",
+		r.at(key, "the tokens of an image see each other both ways, and a chunk's border would cut between them",
 			"remove it; plan.recompute=full saves memory too")
 	}
 }
@@ -151,8 +150,7 @@ func (r rules) images() {
 	ahead := r.m.Ahead()
 	for _, w := range r.m.Widths {
 		if ahead && w%p.Encoder.TP != 0 {
-			r.at("plan.encoder.tp", fmt.Sprintf("%d does not divide the encoder's heads and widths %v",
-				p.Encoder.TP,
+			r.at("plan.encoder.tp", fmt.Sprintf("%d does not divide the encoder's heads and widths %v", p.Encoder.TP,
 				r.m.Widths), "set it to a divisor")
 			break
 		}
@@ -186,8 +184,7 @@ func (r rules) indexer() {
 			r.at("train.indexer.loss_coef", "the model has no sparse attention", "remove it")
 		}
 	} else if x.Stage == "warmup" && r.c.Run.LoRA.Rank > 0 {
-		r.at("train.indexer.stage", "warmup trains indexers alone, and lora adapters alone",
-			"remove one of the two")
+		r.at("train.indexer.stage", "warmup trains indexers alone, and lora adapters alone", "remove one of the two")
 	}
 }
 
@@ -206,8 +203,7 @@ func Frozen(c *configs.Config) func(param string) bool {
 	still := c.Model.Denoises() && !c.Run.Diffusion.TrainText
 	seen := c.Run.Diffusion.Latents == alive
 	return func(name string) bool {
-		if still && strings.HasPrefix(name, texts.Component+".") || strings.HasPrefix(name,
-			Perceptual+".") ||
+		if still && strings.HasPrefix(name, texts.Component+".") || strings.HasPrefix(name, Perceptual+".") ||
 			seen && strings.HasPrefix(name, autoencoders.Component+".") {
 			return true
 		}

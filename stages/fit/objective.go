@@ -36,12 +36,10 @@ func aims(c *configs.Config, m *family.Model) {
 
 // lossParams are the parameters of a loss, its own where the section leaves them to it.
 func lossParams(l *objective.Loss, o *configs.Objective) objective.Params {
-	p := objective.Params{Beta: o.Beta, Gamma: o.Gamma, Smoothing: o.Smoothing, Text: o.Text,
-		Center:  o.Center,
-		ClipLow: o.ClipLow, ClipHigh: o.ClipHigh, KL: o.KL,
-		Desirable: o.Desirable, Undesirable: o.Undesirable, Discount: o.Discount, Lambda: o.Lambda,
-		Value: o.Value, ClipValue: o.ClipValue, Mix: o.Mix, Temperature: o.Temperature,
-		Pooling: float64(max(0, slices.Index(objective.Poolings, o.Pooling)))}
+	p := objective.Params{Beta: o.Beta, Gamma: o.Gamma, Smoothing: o.Smoothing, Text: o.Text, Center: o.Center,
+		ClipLow: o.ClipLow, ClipHigh: o.ClipHigh, KL: o.KL, Desirable: o.Desirable, Undesirable: o.Undesirable,
+		Discount: o.Discount, Lambda: o.Lambda, Value: o.Value, ClipValue: o.ClipValue, Mix: o.Mix,
+		Temperature: o.Temperature, Pooling: float64(max(0, slices.Index(objective.Poolings, o.Pooling)))}
 	if l.Policy != nil {
 		if p.ClipLow < 0 {
 			p.ClipLow = l.Policy.ClipLow
@@ -87,28 +85,24 @@ func (r rules) objective() {
 		return
 	}
 	if l.Logits != nil && r.c.Run.Objective.Reference == "" {
-		r.at("objective.reference",
-			fmt.Sprintf("objective.kind = %s learns from a teacher, and the weights that the "+
-				"run begins with teach nothing", l.Name), "name the teacher's directory")
+		r.at("objective.reference", fmt.Sprintf("objective.kind = %s learns from a teacher, and the weights that "+
+			"the run begins with teach nothing", l.Name), "name the teacher's directory")
 	}
 	p, t := &r.c.Run.Plan, &r.c.Run.Train
 	for _, k := range []struct {
 		key, why, try string
 		set           bool
 	}{
-		{"plan.cp", "a loss over answers needs all tokens of an answer on one rank",
-			"use plan.tp, plan.pp or plan.dp",
+		{"plan.cp", "a loss over answers needs all tokens of an answer on one rank", "use plan.tp, plan.pp or plan.dp",
 			p.CP > 1},
 		{"plan.tp", "a teacher's logits lie whole on every rank", "use plan.pp or plan.dp",
 			p.TP > 1 && l.Logits != nil},
-		{"plan.chunk_size", "a loss over answers needs all tokens of an answer at once", "remove it",
-			p.ChunkSize > 0},
+		{"plan.chunk_size", "a loss over answers needs all tokens of an answer at once", "remove it", p.ChunkSize > 0},
 		{"train.mtp_loss_weight", "further tokens have no preference", "set it to 0", t.MTPWeight > 0 &&
 			r.m.Spec.MTP > 0},
 		{"objective.kind", "models of images have no loss over answers yet", "remove it", r.m.Vision != nil},
 		{"objective.kind", "the model is one of diffusion", "remove it", r.m.Denoiser != nil},
-		{"data.balance", "a pair of answers is not shared out by its tokens", "remove it",
-			r.c.Run.Data.Balance},
+		{"data.balance", "a pair of answers is not shared out by its tokens", "remove it", r.c.Run.Data.Balance},
 	} {
 		if k.set {
 			r.at(k.key, k.why, k.try)
@@ -144,9 +138,8 @@ func (r rules) rollouts(l *objective.Loss) {
 	case l.Policy.Unjudged && c.Reward.Kind != "none":
 		r.at("reward.kind", fmt.Sprintf("objective.kind = %s reads no rewards", l.Name), "remove it")
 	case l.Policy.Unjudged && c.Objective.Reference == "":
-		r.at("objective.reference",
-			fmt.Sprintf("objective.kind = %s learns from a teacher, and the weights that "+
-				"the run begins with teach nothing", l.Name), "name the teacher's directory")
+		r.at("objective.reference", fmt.Sprintf("objective.kind = %s learns from a teacher, and the weights that "+
+			"the run begins with teach nothing", l.Name), "name the teacher's directory")
 	case l.Policy.Unjudged:
 	case c.Reward.Kind == "none":
 		r.at("reward.kind", "says not what drawn answers are worth", "set it, for example to exact")
@@ -155,26 +148,21 @@ func (r rules) rollouts(l *objective.Loss) {
 		key, why, try string
 		set           bool
 	}{
-		{"train.global_batch", fmt.Sprintf("%d answers of a step are no whole groups of %d",
-			c.Train.GlobalBatch,
+		{"train.global_batch", fmt.Sprintf("%d answers of a step are no whole groups of %d", c.Train.GlobalBatch,
 			c.Rollout.Group), "take a multiple of rollout.group", c.Train.GlobalBatch%c.Rollout.Group != 0},
 		{"train.spike_norm", "answers are drawn for a step, which other samples do not take", "set it and " +
 			"train.spike_loss to 0", c.Train.SpikeNorm > 0 || c.Train.SpikeLoss > 0},
-		{"rollout.max_tokens", fmt.Sprintf("%d leave no room for a prompt in %d", c.Rollout.Max,
-			c.Data.SeqLen),
+		{"rollout.max_tokens", fmt.Sprintf("%d leave no room for a prompt in %d", c.Rollout.Max, c.Data.SeqLen),
 			"raise data.seq_len", c.Rollout.Max+1 >= c.Data.SeqLen},
 		{"reward.kind", "there is no environment that gives rewards", "set rollout.environment",
 			c.Reward.Kind == "environment" && len(c.Rollout.Environment) == 0},
-		{"rollout.ahead", "the model has no layer for further tokens",
-			"set model.overrides.num_nextn_predict_layers " +
-				"where model.path has one, or remove it", c.Rollout.Ahead > 0 && r.c.Model.MTPLayers == 0},
-		{"rollout.ahead", "the layer for further tokens is read from model.path, and there is none",
-			"set model.path",
+		{"rollout.ahead", "the model has no layer for further tokens", "set model.overrides.num_nextn_predict_layers " +
+			"where model.path has one, or remove it", c.Rollout.Ahead > 0 && r.c.Model.MTPLayers == 0},
+		{"rollout.ahead", "the layer for further tokens is read from model.path, and there is none", "set model.path",
 			c.Rollout.Ahead > 0 && c.Model.Path == ""},
 		{"plan.procs", "answers are drawn in the process that trains", "set it to 1", c.Plan.Procs > 1},
 		{"device", "answers are drawn on the processor", "set it to cpu", c.Device != "cpu"},
-		{"data.valid", "an evaluation of drawn answers is not there yet", "remove it",
-			len(c.Data.Valid) > 0},
+		{"data.valid", "an evaluation of drawn answers is not there yet", "remove it", len(c.Data.Valid) > 0},
 		{"train.precision", "half precision with a scaled loss is not there for drawn answers", "use bf16",
 			c.Train.Precision == "fp16"},
 	} {

@@ -23,8 +23,7 @@ func (r rules) adapters() {
 		r.at("plan.etp", "adapters of experts are not cut", "set it to 1, and raise plan.ep")
 	}
 	if experts && lora.Dropout > 0 {
-		r.at("lora.dropout", "adapters of experts have none",
-			"set it to 0, or leave experts out of lora.targets")
+		r.at("lora.dropout", "adapters of experts have none", "set it to 0, or leave experts out of lora.targets")
 	}
 	if d := r.m.Denoiser; d != nil && d.Live != nil {
 		own := map[string]bool{}
@@ -111,27 +110,23 @@ func (r rules) groups() {
 				continue
 			}
 			if other := of[p.Name]; other != "" {
-				r.at(key, fmt.Sprintf("%q and %q both match %s", other, g.Pattern, p.Name),
-					"narrow one of them")
+				r.at(key, fmt.Sprintf("%q and %q both match %s", other, g.Pattern, p.Name), "narrow one of them")
 				return
 			}
 			of[p.Name], hits, decays = g.Pattern, hits+1, decays || p.Decay
 		}
 		switch {
 		case clips > ClipsMost:
-			r.at(key, fmt.Sprintf("%d groups have clip=, %d at most may", clips, ClipsMost),
-				"put patterns together")
+			r.at(key, fmt.Sprintf("%d groups have clip=, %d at most may", clips, ClipsMost), "put patterns together")
 			return
 		case optim.Averages(g.Kind) && !optim.Averages(r.c.Run.Optimizer.Kind):
 			r.at(key, fmt.Sprintf("%q: %s is for all parameters, whose average is the model", text, g.Kind),
 				"set optimizer.kind to it")
 		case hits == 0:
-			r.at(key, fmt.Sprintf("%q matches nothing that is trained", g.Pattern),
-				"name parameters as in *.weight")
+			r.at(key, fmt.Sprintf("%q matches nothing that is trained", g.Pattern), "name parameters as in *.weight")
 		case g.Decays && !decays:
 			r.at(key, fmt.Sprintf("%q: nothing that it matches has weight decay: biases and norms have none",
-				g.Pattern),
-				"leave decay= out")
+				g.Pattern), "leave decay= out")
 		}
 	}
 }

@@ -34,21 +34,18 @@ func (r rules) peaks() {
 		}
 	}
 	switch {
-	case r.c.Model.Denoises() || r.m.Vision != nil && r.m.Spec.Layers == 0 ||
-		len(r.m.Spec.Attentions()) == 0:
+	case r.c.Model.Denoises() || r.m.Vision != nil && r.m.Spec.Layers == 0 || len(r.m.Spec.Attentions()) == 0:
 		r.at(key, "it is for decoders of language models", "remove it")
 	case c.Plan.CP > 1:
 		r.at(key, fmt.Sprintf("plan.cp = %d: a member sees a part of the keys, or of the heads", c.Plan.CP),
 			"set it to 1")
 	case c.Plan.ChunkSize > 0 && slices.ContainsFunc(r.m.Spec.Attentions(), windowed):
-		r.at(key, "plan.chunk_size has layers with a window read the chunks that it reaches one by one",
-			"leave it out")
+		r.at(key, "plan.chunk_size has layers with a window read the chunks that it reaches one by one", "leave it out")
 	case c.Optimizer.QKClip.Limit > 0 && r.halfFrozen() != "":
 		r.at(key, "freeze leaves "+r.halfFrozen()+" as it is, and what is left cannot bring scores to the limit",
 			"freeze queries and keys, or neither")
 	case c.Optimizer.QKClip.Limit > 0 && Lora(r.c) != nil:
-		r.at(key, "what adapters add to queries and keys would not shrink with their layers",
-			"remove it, or lora.rank")
+		r.at(key, "what adapters add to queries and keys would not shrink with their layers", "remove it, or lora.rank")
 	}
 }
 

@@ -109,14 +109,11 @@ func (r rules) gathers() {
 	p, err := kernels.PrecisionOf(r.c.Run.Train.LowPrecision)
 	if Watch(r.c).On() {
 		r.at("train.low_precision_gather",
-			"train.adaptive has products take weights as they are, and they would come rounded",
-			"remove one of them")
+			"train.adaptive has products take weights as they are, and they would come rounded", "remove one of them")
 	}
-	if of := kernels.Precisions[max(0, p)]; err == nil && (!of.Encodes() ||
-		of.Act.Scale == kernels.ScaleFloat) {
-		r.at("train.low_precision_gather",
-			"train.low_precision = "+of.Name+" has no powers of two for scales of e4m3, with "+
-				"which a number that is rounded again stays", "set it to block_pow2 or mxfp8")
+	if of := kernels.Precisions[max(0, p)]; err == nil && (!of.Encodes() || of.Act.Scale == kernels.ScaleFloat) {
+		r.at("train.low_precision_gather", "train.low_precision = "+of.Name+" has no powers of two for scales of "+
+			"e4m3, with which a number that is rounded again stays", "set it to block_pow2 or mxfp8")
 	}
 }
 
@@ -125,8 +122,7 @@ func (r rules) lowPrecision() {
 	const key = "train.low_precision"
 	t := &r.c.Run.Train
 	if History(r.c) == 0 && t.AmaxHistory != 1 {
-		r.at("train.amax_history", "is not read: the scales of "+key+" = "+t.LowPrecision+" are of now",
-			"remove it")
+		r.at("train.amax_history", "is not read: the scales of "+key+" = "+t.LowPrecision+" are of now", "remove it")
 	}
 	if History(r.c) > 0 && (t.Adaptive.Limit > 0 || t.Adaptive.Lost > 0) {
 		r.at("train.adaptive", "it samples products whose scales are of now, and "+t.LowPrecision+" has those of steps before",
@@ -142,8 +138,7 @@ func (r rules) lowPrecision() {
 		return
 	}
 	if l := Loss(r.c); Watch(r.c).On() && l != nil && l.Policy != nil {
-		r.at("train.adaptive", "the sampler rounds all weights, and would draw from another policy",
-			"remove it")
+		r.at("train.adaptive", "the sampler rounds all weights, and would draw from another policy", "remove it")
 	}
 	if t.Precision == "fp16" {
 		r.at(key, "operands that are rounded have the range of bf16", "set train.precision to bf16")
@@ -183,8 +178,7 @@ func (r rules) averaging() {
 	o := &r.c.Run.Optimizer
 	if !optim.Averages(o.Kind) {
 		if r.c.Run.Checkpoint.SaveHFAverage && o.EMA == 0 {
-			r.at("checkpoint.save_hf_ema", "the run keeps no average of its weights",
-				"set optimizer.ema, as 0.9999")
+			r.at("checkpoint.save_hf_ema", "the run keeps no average of its weights", "set optimizer.ema, as 0.9999")
 		}
 		return
 	}
@@ -205,8 +199,7 @@ func (r rules) offloads() {
 		return
 	}
 	if rest, err := optim.Get(o.Rest); err == nil && rest.Turning != nil {
-		r.at("plan.offload_optimizer", o.Name+" keeps little state, and its updates want all of it",
-			"remove it")
+		r.at("plan.offload_optimizer", o.Name+" keeps little state, and its updates want all of it", "remove it")
 	}
 }
 

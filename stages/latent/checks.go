@@ -41,8 +41,7 @@ func moments(f *diffusers.Faults, mean, std []float64, z int) {
 		list []float64
 	}{{meanKey, mean}, {stdKey, std}} {
 		if l.list != nil && len(l.list) != z {
-			f.Add(l.key, fmt.Sprintf("set %d numbers", z), "%d numbers for latents of %d channels",
-				len(l.list), z)
+			f.Add(l.key, fmt.Sprintf("set %d numbers", z), "%d numbers for latents of %d channels", len(l.list), z)
 		}
 	}
 	switch {

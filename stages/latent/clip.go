@@ -23,12 +23,11 @@ type clipKeys struct {
 
 // wanKeys are diffusers' defaults, those of Wan 2.1.
 func wanKeys() clipKeys {
-	return clipKeys{BaseDim: 96, LatentDim: 16, DimMult: []int{1, 2, 4, 4}, ResBlocks: 2,
-		AttnScales: []float64{}, TimeDown: []bool{false, true, true},
-		LatentsMean: []float64{-0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508, 0.4134,
-			-0.0715, 0.5517, -0.3632, -0.1922, -0.9497, 0.2503, -0.2921},
-		LatentsStd: []float64{2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743, 3.2687, 2.1526,
-			2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160}}
+	return clipKeys{BaseDim: 96, LatentDim: 16, DimMult: []int{1, 2, 4, 4}, ResBlocks: 2, AttnScales: []float64{},
+		TimeDown: []bool{false, true, true}, LatentsMean: []float64{-0.7571, -0.7089, -0.9113, 0.1075,
+			-0.1745, 0.9653, -0.1517, 1.5508, 0.4134, -0.0715, 0.5517, -0.3632, -0.1922, -0.9497, 0.2503, -0.2921},
+		LatentsStd: []float64{2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743, 3.2687, 2.1526, 2.8652,
+			1.5579, 1.6382, 1.1253, 2.8251, 1.9160}}
 }
 
 // halvingsMax is how often diffusers' encoder, which takes four frames at a time, can halve their number.
@@ -44,8 +43,7 @@ func (c *clipKeys) check(f *diffusers.Faults) {
 			len(c.TimeDown), len(c.DimMult))
 	}
 	if n := c.halvings(); n > halvingsMax {
-		f.Add("temperal_downsample", fmt.Sprintf("take at most %d", halvingsMax),
-			"frames are halved %d times", n)
+		f.Add("temperal_downsample", fmt.Sprintf("take at most %d", halvingsMax), "frames are halved %d times", n)
 	}
 	for _, s := range c.AttnScales {
 		if !slices.Contains(c.scales(), s) {
@@ -87,6 +85,5 @@ func (c *clipKeys) factors() (frames, side int) {
 func (c *clipKeys) model(of Config, b clipBlocks, in, out int) *Model {
 	frames, side := c.factors()
 	return &Model{Config: of, In: in, Out: out, Latent: c.LatentDim, Side: side * b.patch, Frames: frames,
-		Scale:   scaleOf(c.LatentDim, 0, 1, c.LatentsMean, c.LatentsStd),
-		encoder: b.encoder, decoder: b.decoder}
+		Scale: scaleOf(c.LatentDim, 0, 1, c.LatentsMean, c.LatentsStd), encoder: b.encoder, decoder: b.decoder}
 }

@@ -68,8 +68,7 @@ func (b clipBlocks) encoder(w way, name string) []Block {
 		list = append(list, b.down(w, enc)...)
 	}
 	z := 2 * b.keys.LatentDim
-	return append(list, b.middle(w, enc), Block{enc + ".conv_out", func(r *block.Rec,
-		x *grad.Value) *grad.Value {
+	return append(list, b.middle(w, enc), Block{enc + ".conv_out", func(r *block.Rec, x *grad.Value) *grad.Value {
 		return w.causal(r, join(name, "quant_conv"), b.last(w, r, enc, x, z), z, 1)
 	}})
 }

@@ -113,8 +113,7 @@ func (w way) doubled(r *block.Rec, name string, x *grad.Value) *grad.Value {
 	}
 	n := rest.Shape[1]
 	y, zeros := w.after(r, name, rest, 2)
-	y = conv(r, name, y, 2*c, []int{3, 1, 1}, kernels.Window{Stride: 1, Dilation: 1, Before: zeros}, still,
-		still)
+	y = conv(r, name, y, 2*c, []int{3, 1, 1}, kernels.Window{Stride: 1, Dilation: 1, Before: zeros}, still, still)
 	s := x.Shape
 	y = r.T.Permute(r.T.Reshape(y, s[0], n, s[2], s[3], 2, c), 0, 1, 4, 2, 3, 5)
 	y = r.T.Reshape(y, s[0], 2*n, s[2], s[3], c)

@@ -49,8 +49,7 @@ func (m *Model) pixels(size [3]int) ([]int, error) {
 		return []int{1, m.In, size[0], size[1], size[2]}, nil
 	}
 	if size[0] != 1 {
-		return nil, fmt.Errorf("latent: %d frames; %s takes pictures, of one frame", size[0],
-			m.Config.Class())
+		return nil, fmt.Errorf("latent: %d frames; %s takes pictures, of one frame", size[0], m.Config.Class())
 	}
 	return []int{1, m.In, size[1], size[2]}, nil
 }

@@ -85,8 +85,7 @@ func (c *AutoencoderKL) check(f *diffusers.Faults) {
 	}
 	moments(f, c.LatentsMean, c.LatentsStd, c.LatentChannels)
 	if c.ShiftFactor != nil && c.LatentsMean != nil {
-		f.Add("shift_factor", "leave one of them null",
-			"shift_factor and latents_mean both shift the latents")
+		f.Add("shift_factor", "leave one of them null", "shift_factor and latents_mean both shift the latents")
 	}
 }
 

@@ -33,8 +33,7 @@ func (b klBlocks) encoder(_ way, name string) []Block {
 			return conv(r, level+".downsamplers.0.conv", x, width, []int{3, 3}, halve, halve)
 		}})
 	}
-	return append(list, b.middle(enc), Block{enc + ".conv_out", func(r *block.Rec,
-		x *grad.Value) *grad.Value {
+	return append(list, b.middle(enc), Block{enc + ".conv_out", func(r *block.Rec, x *grad.Value) *grad.Value {
 		x = b.last(r, enc, x, 2*c.LatentChannels)
 		if c.QuantConv {
 			x = conv2(r, join(name, "quant_conv"), x, 2*c.LatentChannels, 1)
@@ -69,8 +68,7 @@ func (b klBlocks) decoder(_ way, name string) []Block {
 }
 
 // level is n residual blocks of a width, each with attention behind it if there is some.
-func (b klBlocks) level(r *block.Rec, name string, x *grad.Value, width, n int,
-	attention bool) *grad.Value {
+func (b klBlocks) level(r *block.Rec, name string, x *grad.Value, width, n int, attention bool) *grad.Value {
 	for i := range n {
 		x = b.residual(r, fmt.Sprintf("%s.resnets.%d", name, i), x, width)
 		if attention {

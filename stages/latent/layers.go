@@ -21,8 +21,7 @@ var halve = kernels.Window{Stride: 2, Dilation: 1, After: 1}
 
 // conv is the convolution called name of x [n s… c] to out channels, with a bias. Its sizes are kernel, an
 // axis each.
-func conv(r *block.Rec, name string, x *grad.Value, out int, kernel []int,
-	wins ...kernels.Window) *grad.Value {
+func conv(r *block.Rec, name string, x *grad.Value, out int, kernel []int, wins ...kernels.Window) *grad.Value {
 	w := r.T.Param(name+".weight", append([]int{out, channels(x)}, kernel...), -1, 1, true)
 	return r.T.Conv(x, w, r.T.Param(name+".bias", []int{out}, -1, 1, false), wins...)
 }

@@ -24,8 +24,7 @@ type Loss struct {
 // it gives and adds to the tape's loss: the reconstruction and, where l has a weight for it, the weighted
 // divergence, each [1] in float32, nil for none. x is data. The autoencoder gives as many channels as it
 // takes.
-func (m *Model) Loss(r *block.Rec, name string, x *grad.Value, l Loss) (reconstruction,
-	divergence *grad.Value) {
+func (m *Model) Loss(r *block.Rec, name string, x *grad.Value, l Loss) (reconstruction, divergence *grad.Value) {
 	t := r.T
 	mean, logVariance := Split(r, m.Encode(r, name, x))
 	z := mean
@@ -42,8 +41,7 @@ func (m *Model) Loss(r *block.Rec, name string, x *grad.Value, l Loss) (reconstr
 	}
 	n := mean.Shape[0]
 	zero := t.ConstOf("zeros", make([]float32, tensor.Len(mean.Shape)), mean.Shape...)
-	divergence = t.Add(
-		t.PointLoss(mean, zero, weights(r, n, l.KL/2/float64(n)), nil, kernels.SquaredLoss, 0),
+	divergence = t.Add(t.PointLoss(mean, zero, weights(r, n, l.KL/2/float64(n)), nil, kernels.SquaredLoss, 0),
 		t.PointLoss(logVariance, zero, weights(r, n, l.KL/float64(n)), nil, kernels.VarianceLoss, 0))
 	t.Loss(divergence)
 	return reconstruction, divergence

@@ -89,8 +89,7 @@ const logVarianceLow, logVarianceHigh = -30, 20
 // 20 as in diffusers; the gradient is 0 outside.
 func Split(r *block.Rec, moments *grad.Value) (mean, logVariance *grad.Value) {
 	z := moments.Shape[len(moments.Shape)-1] / 2
-	return r.T.Columns(moments, 0, z), clamped(r, r.T.Columns(moments, z, z), logVarianceLow,
-		logVarianceHigh)
+	return r.T.Columns(moments, 0, z), clamped(r, r.T.Columns(moments, z, z), logVarianceLow, logVarianceHigh)
 }
 
 // Params lists all parameters with the names of files, in order of first use.

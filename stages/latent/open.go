@@ -91,8 +91,7 @@ func (m *Model) Random(b kernels.Backend, values func(n int) []float32) (*Autoen
 }
 
 // match finds the tensor of each parameter, under its name or its older one.
-func (m *Model) match(params []*grad.Param, src checkpoint.Source, path string) (map[string]checkpoint.Info,
-	error) {
+func (m *Model) match(params []*grad.Param, src checkpoint.Source, path string) (map[string]checkpoint.Info, error) {
 	have, want, names := src.Tensors(), make([]checkpoint.Info, len(params)), map[string]checkpoint.Info{}
 	for i := range have {
 		file := have[i]
@@ -112,8 +111,7 @@ var dtypes = map[checkpoint.DType]tensor.DType{checkpoint.F32: tensor.F32, check
 	checkpoint.BF16: tensor.BF16}
 
 // read brings a parameter to the backend, as float32, and adds it to a hash.
-func (a *Autoencoder) read(p *grad.Param, src checkpoint.Source, in checkpoint.Info, path string,
-	sum hash.Hash) error {
+func (a *Autoencoder) read(p *grad.Param, src checkpoint.Source, in checkpoint.Info, path string, sum hash.Hash) error {
 	d, ok := dtypes[in.DType]
 	if !ok {
 		return &checkpoint.Error{File: filepath.Join(path, in.File), Tensor: in.Name,

@@ -23,7 +23,6 @@ func (c *AutoencoderKLQwenImage) check(f *diffusers.Faults) {
 
 // Model implements Config.
 func (c *AutoencoderKLQwenImage) Model() *Model {
-	b := clipBlocks{keys: &c.clipKeys, base: c.BaseDim, decoderBase: c.BaseDim,
-		out: c.InputChannels, patch: 1}
+	b := clipBlocks{keys: &c.clipKeys, base: c.BaseDim, decoderBase: c.BaseDim, out: c.InputChannels, patch: 1}
 	return c.model(c, b, c.InputChannels, c.InputChannels)
 }

@@ -63,8 +63,7 @@ func (c *AutoencoderKLWan) check(f *diffusers.Faults) {
 		v   int
 	}{{"in_channels", c.InChannels}, {"out_channels", c.OutChannels}} {
 		if p := c.patch(); k.v%(p*p) != 0 {
-			f.Add(k.key, "take a multiple of patch_size²", "%d channels are no patches of %d by %d pixels",
-				k.v, p, p)
+			f.Add(k.key, "take a multiple of patch_size²", "%d channels are no patches of %d by %d pixels", k.v, p, p)
 		}
 	}
 	frames, side := c.factors()

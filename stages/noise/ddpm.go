@@ -30,8 +30,7 @@ func (s *DDPM) check(f *faults) {
 	s.Clip.check(f)
 	s.Threshold.check(f)
 	s.Spacing.check(f)
-	f.OneOf("variance_type", s.Variance, "fixed_small", "fixed_small_log", "fixed_large", "learned",
-		"learned_range")
+	f.OneOf("variance_type", s.Variance, "fixed_small", "fixed_small_log", "fixed_large", "learned", "learned_range")
 	checkVP(f, s.Prediction, s.ZeroSNR)
 }
 

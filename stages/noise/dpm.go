@@ -32,8 +32,7 @@ func (s *DPMSolver) check(f *faults) {
 		f.Add("variance_type", "set null", "learned variances are not read by this solver")
 	}
 	if key := s.curveKey(); key != "" && s.FlowSigmas {
-		f.Add(key, "leave one out",
-			"the curve has levels above 1, which flow matching (use_flow_sigmas) does not")
+		f.Add(key, "leave one out", "the curve has levels above 1, which flow matching (use_flow_sigmas) does not")
 	}
 	if s.LuLambdas && s.Sigmas.key() != "" {
 		f.Add("use_lu_lambdas", "leave one out", "%s chooses the levels too", s.Sigmas.key())

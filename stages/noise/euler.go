@@ -60,8 +60,7 @@ func (s *Euler) Levels() (Levels, error) { return variancePreserving(s.solverBar
 
 // Sampler lays out a run.
 func (s *Euler) Sampler(o Options) (*Sampler, error) {
-	g, err := newSigmaGrid(s.Betas, s.Spacing, s.Sigmas, sigmaTable(s.solverBars(s.ZeroSNR)), o,
-		s.SigmaMin, s.SigmaMax)
+	g, err := newSigmaGrid(s.Betas, s.Spacing, s.Sigmas, sigmaTable(s.solverBars(s.ZeroSNR)), o, s.SigmaMin, s.SigmaMax)
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +133,7 @@ type sigmaGrid struct {
 }
 
 // newSigmaGrid lays out the levels and times of Euler and Heun.
-func newSigmaGrid(b Betas, sp Spacing, c Sigmas, table []float64, o Options,
-	low, high *float64) (*sigmaGrid, error) {
+func newSigmaGrid(b Betas, sp Spacing, c Sigmas, table []float64, o Options, low, high *float64) (*sigmaGrid, error) {
 	if o.Sigmas != nil {
 		return nil, fmt.Errorf("noise levels of one's own are for schedulers of flow matching: leave them out")
 	}

@@ -153,8 +153,7 @@ func checkLevels(o Options) error {
 	last := math.Inf(1)
 	for i, v := range o.Sigmas {
 		if !(v > 0 && v <= 1 && v < last) {
-			return fmt.Errorf("noise level %d is %g: levels of flow matching fall from at most 1 to above 0",
-				i, v)
+			return fmt.Errorf("noise level %d is %g: levels of flow matching fall from at most 1 to above 0", i, v)
 		}
 		last = v
 	}

@@ -11,8 +11,7 @@ type Heun struct {
 }
 
 var _ = Register(func() Scheduler {
-	s := &Heun{Betas: defaultBetas(), Prediction: "epsilon", Clip: Clip{Range: 1},
-		Spacing: Spacing{Kind: "linspace"}}
+	s := &Heun{Betas: defaultBetas(), Prediction: "epsilon", Clip: Clip{Range: 1}, Spacing: Spacing{Kind: "linspace"}}
 	s.Start, s.End = 0.00085, 0.012
 	return s
 })

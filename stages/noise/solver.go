@@ -25,9 +25,8 @@ type Solver struct {
 }
 
 func defaultSolver(kind string) Solver {
-	return Solver{Betas: defaultBetas(), Order: 2, Prediction: "epsilon", Threshold: defaultThreshold(),
-		Kind: kind, LowerFinal: true, FlowShift: 1, Final: "zero", Spacing: Spacing{Kind: "linspace"},
-		ShiftType: "exponential"}
+	return Solver{Betas: defaultBetas(), Order: 2, Prediction: "epsilon", Threshold: defaultThreshold(), Kind: kind,
+		LowerFinal: true, FlowShift: 1, Final: "zero", Spacing: Spacing{Kind: "linspace"}, ShiftType: "exponential"}
 }
 
 // Predicts is the file's prediction_type.
@@ -103,8 +102,7 @@ func (s *Solver) newRun(sigmas []float64, times []float32, last float64) (*run, 
 		target: targets.m[s.Prediction]}
 	for i, v := range r.sigmas {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) || i > 0 && v > r.sigmas[i-1] {
-			return nil, fmt.Errorf("noise level %d of %d steps is %g: levels fall; take fewer steps",
-				i, len(times), v)
+			return nil, fmt.Errorf("noise level %d of %d steps is %g: levels fall; take fewer steps", i, len(times), v)
 		}
 		r.levels = append(r.levels, half(v, s.FlowSigmas))
 	}

@@ -18,13 +18,10 @@ func edmTarget(name string, sign float32) Target {
 		skip, by := edmScales(l.Sigma, l.Data)
 		return axpy(skip, x, sign*by, out)
 	}
-	return Target{Name: name, Source: "arXiv:2206.00364, table 1",
-		Of: func(l Level, x0, noise []float32) []float32 {
-			skip, by := edmScales(l.Sigma, l.Data)
-			return over(axpy(1, x0, -skip, l.Mix(x0, noise)), sign*by)
-		},
-		X0: clean,
-		Noise: func(l Level, x, out []float32) []float32 {
-			return over(axpy(1, x, -1, clean(l, x, out)), l.Sigma)
-		}}
+	return Target{Name: name, Source: "arXiv:2206.00364, table 1", Of: func(l Level, x0, noise []float32) []float32 {
+		skip, by := edmScales(l.Sigma, l.Data)
+		return over(axpy(1, x0, -skip, l.Mix(x0, noise)), sign*by)
+	}, X0: clean, Noise: func(l Level, x, out []float32) []float32 {
+		return over(axpy(1, x, -1, clean(l, x, out)), l.Sigma)
+	}}
 }

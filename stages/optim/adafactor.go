@@ -33,8 +33,7 @@ func adafactor(o Optimizer, factored bool) Optimizer {
 		}
 	}
 	o.Update = turnedStep
-	o.Turning = &Turning{Squares: true, Turn: func(_ Config, b kernels.Backend, whole *tensor.Tensor,
-		with Turned) {
+	o.Turning = &Turning{Squares: true, Turn: func(_ Config, b kernels.Backend, whole *tensor.Tensor, with Turned) {
 		out := []*tensor.Tensor{whole, with.State[0], nil}
 		if factored { // an average of weights may lie behind them
 			out[2] = with.State[1]
@@ -48,8 +47,7 @@ func adafactor(o Optimizer, factored bool) Optimizer {
 // turnedStep moves a parameter by a direction that has been made.
 //
 //lfvet:params it is an Optimizer.Update
-func turnedStep(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, _ []*tensor.Tensor,
-	model *tensor.Tensor,
+func turnedStep(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, _ []*tensor.Tensor, model *tensor.Tensor,
 	noDecay bool) {
 	at := kernels.Attr{}
 	if noDecay {
@@ -69,14 +67,10 @@ func short(axis int) func(of []int) []int {
 }
 
 var (
-	_ = Register(adafactor(Optimizer{Name: "adafactor", Rest: "adafactor of numbers",
-		State: []string{"exp_avg_sq_row", "exp_avg_sq_col"}, Forms: []Form{{Whole: short(0)},
-			{Whole: short(1)}},
-		Takes: func(s Subject) bool {
-			return len(s.Shape) == 2 && !s.Experts || len(s.Shape) == 3 &&
-				s.Experts
-		}}, true))
-	_ = Register(adafactor(Optimizer{Name: "adafactor of numbers", Inner: true,
-		State: []string{"exp_avg_sq"},
+	_ = Register(adafactor(Optimizer{Name: "adafactor", Rest: "adafactor of numbers", State: []string{"exp_avg_sq_row",
+		"exp_avg_sq_col"}, Forms: []Form{{Whole: short(0)}, {Whole: short(1)}}, Takes: func(s Subject) bool {
+		return len(s.Shape) == 2 && !s.Experts || len(s.Shape) == 3 && s.Experts
+	}}, true))
+	_ = Register(adafactor(Optimizer{Name: "adafactor of numbers", Inner: true, State: []string{"exp_avg_sq"},
 		Forms: []Form{{Whole: slices.Clone[[]int]}}}, false))
 )

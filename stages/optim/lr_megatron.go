@@ -15,11 +15,10 @@ var (
 	_ = RegisterRate(Rate{Name: "cosine", Source: scheduler, After: decaying(func(l LR, n float64) float64 {
 		return 0.5 * (math.Cos(math.Pi*l.done(n)) + 1)
 	})})
-	_ = RegisterRate(Rate{Name: "inverse-square-root", Source: scheduler,
-		After: func(l LR, n float64) float64 {
-			if n > float64(l.Decay) {
-				return l.Min
-			}
-			return max(l.Min, l.Max*math.Sqrt(float64(max(l.Warmup, 1)))/math.Sqrt(max(n, 1)))
-		}})
+	_ = RegisterRate(Rate{Name: "inverse-square-root", Source: scheduler, After: func(l LR, n float64) float64 {
+		if n > float64(l.Decay) {
+			return l.Min
+		}
+		return max(l.Min, l.Max*math.Sqrt(float64(max(l.Warmup, 1)))/math.Sqrt(max(n, 1)))
+	}})
 )

@@ -25,19 +25,14 @@ const (
 )
 
 // Muon takes the matrices of layers, and each expert's; AdamW has embeddings, heads, biases and norms.
-var _ = Register(Optimizer{Name: "muon", State: []string{"momentum_buffer"}, Rest: "adamw",
-	Paper: "2502.16982",
+var _ = Register(Optimizer{Name: "muon", State: []string{"momentum_buffer"}, Rest: "adamw", Paper: "2502.16982",
 	Takes: func(s Subject) bool {
-		return s.Layer && (len(s.Shape) == 2 || len(s.Shape) == 3 && s.Experts) &&
-			s.Shape[len(s.Shape)-1] > 1 &&
+		return s.Layer && (len(s.Shape) == 2 || len(s.Shape) == 3 && s.Experts) && s.Shape[len(s.Shape)-1] > 1 &&
 			s.Shape[len(s.Shape)-2] > 1
-	},
-	Hyper: func(c Config, lr float64, _ int64, h []float64) {
+	}, Hyper: func(c Config, lr float64, _ int64, h []float64) {
 		h[kernels.HyperLR], h[kernels.HyperBeta1], h[kernels.HyperDecay] = lr, c.Muon.Momentum, c.Decay
 		h[kernels.HyperScale] = 1 // of no matrix in particular
-	},
-	Update: turnedStep,
-	Turning: &Turning{
+	}, Update: turnedStep, Turning: &Turning{
 		Direct: func(c Config, b kernels.Backend, grad, hyper, clip *tensor.Tensor, state []*tensor.Tensor) {
 			at := kernels.Attr{}
 			if c.Muon.Plain {
@@ -47,8 +42,7 @@ var _ = Register(Optimizer{Name: "muon", State: []string{"momentum_buffer"}, Res
 				Out: []*tensor.Tensor{grad, state[0]}, Attr: at})
 		},
 		Turn: func(c Config, b kernels.Backend, whole *tensor.Tensor, _ Turned) {
-			b.Run(&kernels.Call{Op: kernels.Orthogonalize, In: []*tensor.Tensor{whole},
-				Out:  []*tensor.Tensor{whole},
+			b.Run(&kernels.Call{Op: kernels.Orthogonalize, In: []*tensor.Tensor{whole}, Out: []*tensor.Tensor{whole},
 				Attr: kernels.Attr{I: [4]int{c.Muon.Steps}}})
 		},
 		Scale: func(c Config, n, k int) float64 {

@@ -196,9 +196,7 @@ func (o Optimizer) Apply(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor,
 }
 
 var _ = Register(Optimizer{Name: "adamw", Op: kernels.AdamW, Narrow: kernels.AdamWNarrow,
-	Blocks: kernels.AdamW8,
-	State:  []string{"exp_avg", "exp_avg_sq"},
-	Paper:  "1711.05101",
+	Blocks: kernels.AdamW8, State: []string{"exp_avg", "exp_avg_sq"}, Paper: "1711.05101",
 	Hyper: func(c Config, lr float64, update int64, h []float64) {
 		h[kernels.HyperLR], h[kernels.HyperBeta1], h[kernels.HyperBeta2] = lr, c.Beta1, c.Beta2
 		h[kernels.HyperEps], h[kernels.HyperDecay] = c.Eps, c.Decay

@@ -169,8 +169,7 @@ func (a *Actor) Abilities() Abilities {
 	x := a.x
 	from, to := x.given()
 	return Abilities{State: x.Policy.State, Numbers: x.raw[0], Cameras: x.Policy.Cameras,
-		All:  x.D.Sight.Whole(),
-		Size: x.Size, Chunk: to - from, Width: x.raw[1], Steps: x.D.Sight.Observed(),
+		All: x.D.Sight.Whole(), Size: x.Size, Chunk: to - from, Width: x.raw[1], Steps: x.D.Sight.Observed(),
 		Joins: !x.D.Once && !x.D.Restart && x.D.Scheduler == nil && !x.motion.shifts() && !x.draws() &&
 			(x.D.Clip == nil || x.D.Clip.Blocks == nil) && !x.D.Worded()}
 }

@@ -13,9 +13,8 @@ type Failure struct {
 
 // Error implements error.
 func (f *Failure) Error() string {
-	return fmt.Sprintf(
-		"the policy fails: number %d of action %d is %g; its weights have diverged, or the state lies "+
-			"far from those that it was trained on", f.Number, f.Action, f.Value)
+	return fmt.Sprintf("the policy fails: number %d of action %d is %g; its weights have diverged, or the state "+
+		"lies far from those that it was trained on", f.Number, f.Action, f.Value)
 }
 
 // Fault is the *Failure of actions, nil where all their numbers are finite as float32, in which they are

@@ -57,8 +57,7 @@ func (m *motion) check(states, actions int, at configs.At) {
 	}
 	for _, i := range m.kept {
 		if i >= actions {
-			at("policy.absolute", fmt.Sprintf("number %d, and actions have %d numbers, counted from 0", i,
-				actions), "")
+			at("policy.absolute", fmt.Sprintf("number %d, and actions have %d numbers, counted from 0", i, actions), "")
 		}
 	}
 	if !m.shifts() {
@@ -118,8 +117,7 @@ func (m *motion) read(state []float64) ([]float64, error) {
 }
 
 // told is a vector with its rotations in the policy's forms.
-func (m *motion) told(v []float64, of []configs.Rotation, turns []rotation,
-	number func(i int) float64) []float64 {
+func (m *motion) told(v []float64, of []configs.Rotation, turns []rotation, number func(i int) float64) []float64 {
 	out, at := make([]float64, 0, len(v)), 0
 	for i := 0; i < len(v); i++ {
 		if at < len(of) && of[at].At == i {
@@ -215,8 +213,7 @@ const mostMotions = 1 << 20
 // them, from past steps before the present one: of all frames, or of some at equal distances where all
 // would be over mostMotions actions. Frames that cannot be read, which are set aside when they are
 // learnt, count for none.
-func (m *motion) statistics(l format.Robots, chunk, past int, padding bool) (out [2]format.RobotStats,
-	err error) {
+func (m *motion) statistics(l format.Robots, chunk, past int, padding bool) (out [2]format.RobotStats, err error) {
 	var columns [2][][]float64
 	add := func(which int, v []float64) {
 		if columns[which] == nil {

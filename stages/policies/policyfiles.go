@@ -52,12 +52,8 @@ const mute = "the model is a policy of a robot: it acts (docs/policies.md), and 
 
 // The task of policies of robots that give numbers.
 var _ = trained.Register(trained.Task{Name: "policy", Library: "lerobot",
-	Owns:     func(m *family.Model) bool { return m.Denoiser != nil && m.Denoiser.Sight != nil && !m.Denoiser.Hosted },
-	Mute:     mute,
-	Export:   exportPolicy,
-	Adapters: diffusion.ExportAdapters,
-	Beside:   exportTokenPolicy,
-	Notes:    notes,
+	Owns: func(m *family.Model) bool { return m.Denoiser != nil && m.Denoiser.Sight != nil && !m.Denoiser.Hosted },
+	Mute: mute, Export: exportPolicy, Adapters: diffusion.ExportAdapters, Beside: exportTokenPolicy, Notes: notes,
 	Settings: tokenPolicyConfig})
 
 // A policy that a vision-language model hosts is kept as transformers keeps that model.
@@ -225,16 +221,13 @@ func (x *Robots) pipelines(dst string) error {
 	}
 	device := step{Name: "device_processor", Config: map[string]any{"device": "cpu", "float_dtype": nil}}
 	scale := func(pipeline string, at int, name string, features named) step {
-		return step{Name: name, Config: map[string]any{"eps": least, "features": features,
-			"norm_map": x.modes()},
+		return step{Name: name, Config: map[string]any{"eps": least, "features": features, "norm_map": x.modes()},
 			State: fmt.Sprintf("%s_step_%d_%s.safetensors", pipeline, at, name)}
 	}
-	before := []step{{Name: "rename_observations_processor",
-		Config: map[string]any{"rename_map": map[string]any{}}}, {Name: "to_batch_processor",
-		Config: map[string]any{}}}
+	before := []step{{Name: "rename_observations_processor", Config: map[string]any{"rename_map": map[string]any{}}},
+		{Name: "to_batch_processor", Config: map[string]any{}}}
 	scaled := func() {
-		before = append(before, scale(preprocessor, len(before), normalizer, append(x.reads(),
-			x.gives()...)))
+		before = append(before, scale(preprocessor, len(before), normalizer, append(x.reads(), x.gives()...)))
 	}
 	w := x.D.Words
 	if w.Scaled {
@@ -246,8 +239,7 @@ func (x *Robots) pipelines(dst string) error {
 	if w.Tokenizer != "" {
 		before = append(before, step{Name: "tokenizer_processor",
 			Config: map[string]any{"max_length": cmp.Or(x.D.PromptMost, promptMost), "task_key": "task",
-				"padding_side": "right", "padding": w.Padding, "truncation": true,
-				"tokenizer_name": w.Tokenizer}})
+				"padding_side": "right", "padding": w.Padding, "truncation": true, "tokenizer_name": w.Tokenizer}})
 	}
 	for _, name := range w.Behind {
 		before = append(before, step{Name: name, Config: x.robotConfig(name)})
@@ -283,8 +275,7 @@ func (x *Robots) statistics(dst, stem string) error {
 	put := func(name string, v []float64, shape ...int) {
 		if len(v) > 0 {
 			values[name] = v
-			tensors = append(tensors, checkpoint.Info{Name: name, DType: "F32", Shape: shape,
-				Bytes: int64(4 * len(v))})
+			tensors = append(tensors, checkpoint.Info{Name: name, DType: "F32", Shape: shape, Bytes: int64(4 * len(v))})
 		}
 	}
 	for _, s := range []struct {

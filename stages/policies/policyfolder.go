@@ -31,9 +31,8 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 	}
 	b, err := os.ReadFile(filepath.Join(dir, preprocessor+".json"))
 	if err != nil {
-		return nil,
-			exit.Usagef("%s has no statistics that actions are scaled by: %v; open the checkpoint of a run, or a "+
-				"folder that lerobot wrote", dir, err)
+		return nil, exit.Usagef("%s has no statistics that actions are scaled by: %v; open the checkpoint of a "+
+			"run, or a folder that lerobot wrote", dir, err)
 	}
 	var p policySteps
 	if err = json.Unmarshal(b, &p); err == nil {
@@ -72,14 +71,12 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 			return x, x.words(cfg)
 		}
 		if n := len(x.Policy.Cameras); n > d.Sight.Cameras() || d.Real > d.Width() {
-			return nil,
-				fmt.Errorf("%s.json: %d cameras and actions of %d numbers, and the model has room for %d "+
-					"and %d", preprocessor, n, d.Real, d.Sight.Cameras(), d.Width())
+			return nil, fmt.Errorf("%s.json: %d cameras and actions of %d numbers, and the model has room for %d "+
+				"and %d", preprocessor, n, d.Real, d.Sight.Cameras(), d.Width())
 		}
 		return x, x.words(cfg)
 	}
-	return nil, fmt.Errorf("%s.json: there is no step %s with a file of statistics", preprocessor,
-		normalizer)
+	return nil, fmt.Errorf("%s.json: there is no step %s with a file of statistics", preprocessor, normalizer)
 }
 
 // robotIn finds in a pipeline which robot acts: the first one where it does not say.
@@ -201,8 +198,7 @@ func statisticsIn(path string) (map[string][]float64, error) {
 			continue // counts
 		}
 		for i := range tensor.Len(t.Shape) {
-			have[t.Name] = append(have[t.Name],
-				float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))))
+			have[t.Name] = append(have[t.Name], float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))))
 		}
 	}
 	return have, nil
@@ -221,13 +217,11 @@ func (x *Robots) scaled(dir, name string, modes map[string]string) (err error) {
 		to           *Affine
 	}{{"STATE", stateColumn, &x.Scale.State}, {"ACTION", actionColumn, &x.Scale.Action}} {
 		of := func(name string) []float64 { return have[s.column+"."+name] }
-		stats := format.RobotStats{Min: of("min"), Max: of("max"), Mean: of("mean"), Std: of("std"),
-			Q01: of("q01"),
+		stats := format.RobotStats{Min: of("min"), Max: of("max"), Mean: of("mean"), Std: of("std"), Q01: of("q01"),
 			Q99: of("q99")}
 		how := normOf(modes[s.kind])
 		if how == "" {
-			return fmt.Errorf("norm_map: %s is scaled by %q, and %v are known", s.kind, modes[s.kind],
-				normModes)
+			return fmt.Errorf("norm_map: %s is scaled by %q, and %v are known", s.kind, modes[s.kind], normModes)
 		}
 		if *s.to, err = NewAffine(stats, how); err != nil {
 			return fmt.Errorf("%s: %w", s.column, err)

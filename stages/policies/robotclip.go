@@ -265,8 +265,7 @@ func (x *Robots) chosen(cfg *configs.Config, all []string) error {
 		for _, c := range x.Policy.Cameras {
 			if !slices.Contains(set.cameras, c) {
 				return cfg.Fault("policy.cameras", fmt.Sprintf("%s has no camera %q, and the model reads all of "+
-					"its views: it has %v", set.name, c, set.cameras),
-					"name cameras that all data sets have")
+					"its views: it has %v", set.name, c, set.cameras), "name cameras that all data sets have")
 			}
 		}
 	}
@@ -315,8 +314,7 @@ func (x *Robots) films(e *family.Encoded, task string, frames [][]*media.Image) 
 			return fmt.Errorf("%d cameras, and the model has %d", len(views), n)
 		}
 		if i := slices.Index(views, nil); i >= 0 {
-			return fmt.Errorf("camera %s is missing, and the model reads all of its views",
-				x.Policy.Cameras[i])
+			return fmt.Errorf("camera %s is missing, and the model reads all of its views", x.Policy.Cameras[i])
 		}
 	}
 	if e.Clip, err = x.film.clip(frames); err != nil {

@@ -50,8 +50,7 @@ func filmed(m *trained.Trained, x *Robots) (err error) {
 		}
 		if v := at[x.D.EncodersKey]; v != nil {
 			if err := json.Unmarshal(v, &name); err != nil {
-				return fmt.Errorf("%s: %s: %s is no folder", filepath.Join(m.Dir, "config.json"), x.D.EncodersKey,
-					v)
+				return fmt.Errorf("%s: %s: %s is no folder", filepath.Join(m.Dir, "config.json"), x.D.EncodersKey, v)
 			}
 		}
 		root, err := pipelineOf(m, name, x.D.EncodersKey)
@@ -73,8 +72,7 @@ func filmed(m *trained.Trained, x *Robots) (err error) {
 			}
 		}
 	}
-	if x.film, err = newFilmer(m.Cfg, x.D, false); err == nil && x.learnt != "" &&
-		x.learnt != x.film.print() {
+	if x.film, err = newFilmer(m.Cfg, x.D, false); err == nil && x.learnt != "" && x.learnt != x.film.print() {
 		err = m.Cfg.Fault("diffusion.autoencoder",
 			"it and diffusion.text_encoder are not those that the policy learnt by",
 			"give back their folders as they were")

@@ -47,8 +47,7 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 		return nil, err
 	}
 	if len(c.Data.Paths) == 0 {
-		return nil, cfg.Fault("data.paths",
-			"no data set: the numbers of a policy are scaled by its statistics",
+		return nil, cfg.Fault("data.paths", "no data set: the numbers of a policy are scaled by its statistics",
 			"name the recordings")
 	}
 	if err := x.robots(cfg); err != nil {
@@ -89,8 +88,7 @@ func newRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 		Size: d.Sight.Seen(), motion: newMotion(&c.Policy)}
 	if x.motion.how == "delta" && d.Executed > 0 {
 		return nil, cfg.Fault("policy.actions",
-			"delta, and a chunk of this model begins before the step whose "+
-				"state is observed", "take relative")
+			"delta, and a chunk of this model begins before the step whose state is observed", "take relative")
 	}
 	return x, nil
 }
@@ -302,8 +300,7 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*fa
 	if v.Whole() {
 		for i, p := range e.Views {
 			if p == nil {
-				return nil, fmt.Errorf("camera %d is missing, and the model reads all of its views",
-					i%v.Cameras()+1)
+				return nil, fmt.Errorf("camera %d is missing, and the model reads all of its views", i%v.Cameras()+1)
 			}
 		}
 		e.State = x.roomy(scaled)
@@ -311,8 +308,7 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*fa
 	}
 	if n := x.D.Sight.State; n > 0 { // zeros stand for numbers that the state has not
 		if len(scaled) > n {
-			return nil, fmt.Errorf("%s: %d numbers, and the model has room for %d", x.Policy.State,
-				len(scaled), n)
+			return nil, fmt.Errorf("%s: %d numbers, and the model has room for %d", x.Policy.State, len(scaled), n)
 		}
 		e.State = make([]float32, n)
 		for i, v := range scaled {

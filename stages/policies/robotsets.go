@@ -29,12 +29,10 @@ func (x *Robots) robots(cfg *configs.Config) error {
 	const key = "policy.embodiments"
 	given, sets := cfg.Run.Policy.Robots, len(cfg.Run.Data.Paths)
 	switch {
-	case !cfg.Usual("policy.fps") && !slices.ContainsFunc(cfg.Run.Data.Paths,
-		func(p configs.WeightPath) bool {
-			return format.HasMessages(p.Path)
-		}):
-		return cfg.Fault("policy.fps",
-			"recordings have frames of their own, and no messages that come when they come",
+	case !cfg.Usual("policy.fps") && !slices.ContainsFunc(cfg.Run.Data.Paths, func(p configs.WeightPath) bool {
+		return format.HasMessages(p.Path)
+	}):
+		return cfg.Fault("policy.fps", "recordings have frames of their own, and no messages that come when they come",
 			"remove it")
 	case x.D.Robots == 0 && len(given) > 0:
 		return cfg.Fault(key, "the model has weights of one kind for all robots", "leave it out")
@@ -42,16 +40,14 @@ func (x *Robots) robots(cfg *configs.Config) error {
 		return cfg.Fault(key, fmt.Sprintf("%d robots, and data.paths has %d data sets", len(given), sets),
 			"name one for each")
 	case len(given) == 0 && x.D.Robots > 0 && sets > x.D.Robots:
-		return cfg.Fault("data.paths", fmt.Sprintf("%d data sets, and the model has weights for %d robots",
-			sets, x.D.Robots),
-			"say with policy.embodiments which are of one robot")
+		return cfg.Fault("data.paths", fmt.Sprintf("%d data sets, and the model has weights for %d robots", sets,
+			x.D.Robots), "say with policy.embodiments which are of one robot")
 	case len(given) > 0 && slices.Max(given) >= x.D.Robots:
 		return cfg.Fault(key, fmt.Sprintf("robot %d, and the model has weights for %d", slices.Max(given),
 			x.D.Robots), "")
 	case len(x.D.Squash) > 0 && cfg.Run.Policy.Normalize != "identity":
 		return cfg.Fault("policy.normalize", fmt.Sprintf("%s, and the model gives grippers from 0 to 1",
-			cfg.Run.Policy.Normalize),
-			"set identity, or model.overrides.action_form to auto")
+			cfg.Run.Policy.Normalize), "set identity, or model.overrides.action_form to auto")
 	}
 	return nil
 }
@@ -75,17 +71,14 @@ func (x *Robots) open(cfg *configs.Config, path string) (*robotSet, error) {
 	columns := []struct {
 		key, column string
 		to          *Affine
-	}{{"policy.state_key", c.Policy.State, &set.scale.State}, {"policy.action_key", c.Policy.Action,
-		&set.scale.Action}}
+	}{{"policy.state_key", c.Policy.State, &set.scale.State}, {"policy.action_key", c.Policy.Action, &set.scale.Action}}
 	for i, s := range columns {
 		have, ok := stats[s.column]
 		if !ok {
-			return nil, cfg.Fault(s.key, fmt.Sprintf("the statistics of %s have no %q", l.Name(), s.column),
-				"")
+			return nil, cfg.Fault(s.key, fmt.Sprintf("the statistics of %s have no %q", l.Name(), s.column), "")
 		}
 		if len(have.Mean)+len(have.Min)+len(have.Q01) == 0 {
-			return nil, cfg.Fault(s.key, fmt.Sprintf("%s has no numbers of %s", l.Name(), s.column),
-				"name what it has")
+			return nil, cfg.Fault(s.key, fmt.Sprintf("%s has no numbers of %s", l.Name(), s.column), "name what it has")
 		}
 		set.stats[i], set.raw[i] = have, len(have.Mean)
 	}
@@ -157,8 +150,7 @@ func (x *Robots) ready(cfg *configs.Config) error {
 		n := len(set.scale.Action.Mid)
 		if n > d.Width() {
 			return cfg.Fault("policy.action_key",
-				fmt.Sprintf("actions have %d numbers, and the model has room "+
-					"for %d", n, d.Width()), "")
+				fmt.Sprintf("actions have %d numbers, and the model has room for %d", n, d.Width()), "")
 		}
 		if d.Real = max(d.Real, n); d.Sight.Whole() {
 			if err := x.whole(cfg); err != nil {
@@ -191,13 +183,11 @@ func (x *Robots) whole(cfg *configs.Config) error {
 			d.Sight.Numbers()), "set model.overrides.state_size")
 	}
 	if d.Real != d.Width() && !d.Quiet && !d.Broad {
-		return cfg.Fault("policy.action_key", fmt.Sprintf("actions have %d numbers, and the model gives %d",
-			d.Real,
+		return cfg.Fault("policy.action_key", fmt.Sprintf("actions have %d numbers, and the model gives %d", d.Real,
 			d.Width()), "set model.overrides.in_channels")
 	}
 	if n := len(x.Policy.Cameras); n != d.Sight.Cameras() {
-		return cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model reads %d", n,
-			d.Sight.Cameras()),
+		return cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model reads %d", n, d.Sight.Cameras()),
 			"set model.overrides.views, or name as many")
 	}
 	return nil

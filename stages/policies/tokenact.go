@@ -21,8 +21,7 @@ func (s *TokenPolicy) ask(r Seen) (*asked, error) {
 		return nil, fmt.Errorf("%d earlier steps, and the model reads the present one alone", len(r.Before))
 	}
 	if len(r.Views) > len(s.Policy.Cameras) {
-		return nil, fmt.Errorf("%d cameras, and the policy learnt of %d", len(r.Views),
-			len(s.Policy.Cameras))
+		return nil, fmt.Errorf("%d cameras, and the policy learnt of %d", len(r.Views), len(s.Policy.Cameras))
 	}
 	there := 0
 	for _, v := range r.Views {
@@ -54,8 +53,7 @@ func (s *TokenPolicy) ask(r Seen) (*asked, error) {
 		for _, span := range m.Spans {
 			grid.Spans = append(grid.Spans, [2]int32{span.From, span.To})
 		}
-		out.views.Grids, out.views.Values = append(out.views.Grids, grid), append(out.views.Values,
-			values...)
+		out.views.Grids, out.views.Values = append(out.views.Grids, grid), append(out.views.Values, values...)
 	}
 	return out, nil
 }

@@ -159,10 +159,9 @@ func readTokenPolicy(dir string) (f tokenPolicyFile, err error) {
 	p := &f.Policy
 	switch {
 	case err != nil:
-	case !(p.Tokens == "bins" || p.Tokens == "fast" || p.Tokens == "none" && (p.Expert == "none" ||
-		p.Guides())) || len(f.Robots) == 0 || p.Horizon < 1 ||
-		p.Horizon > 4096 ||
-		p.ViewSize < 8 || p.ViewSize > 4096 || p.TokenEnd < 0 || len(p.Cameras) > p.ViewsMax():
+	case !(p.Tokens == "bins" || p.Tokens == "fast" || p.Tokens == "none" && (p.Expert == "none" || p.Guides())) ||
+		len(f.Robots) == 0 || p.Horizon < 1 || p.Horizon > 4096 || p.ViewSize < 8 || p.ViewSize > 4096 ||
+		p.TokenEnd < 0 || len(p.Cameras) > p.ViewsMax():
 		err = errors.New("it says of no policy what it gives actions as, for which robots")
 	case slices.ContainsFunc(f.Robots, func(r tokenPolicyRobot) bool {
 		return !r.Scale.sound(r.Numbers)

@@ -33,9 +33,8 @@ func FitFAST(cfg *configs.Config, most, vocab int, scale float64) (*FASTReport, 
 	if err := token.FreeForFAST(p.Fast); err != nil {
 		return nil, cfg.Fault("policy.fast", err.Error(), "")
 	}
-	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16,
-		Policy: family.Policy{Chunk: p.Horizon, Once: true,
-			Sight: &family.Sight{Views: p.ViewsMax(), Patches: 1, Pixels: 3}}}
+	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16, Policy: family.Policy{Chunk: p.Horizon, Once: true,
+		Sight: &family.Sight{Views: p.ViewsMax(), Patches: 1, Pixels: 3}}}
 	x, err := NewRobots(cfg, d)
 	if err != nil {
 		return nil, err

@@ -45,9 +45,8 @@ type TokenPolicy struct {
 func NewTokenPolicy(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
 	saved *checkpoint.Reader, notes io.Writer) (*TokenPolicy, error) {
 	p := &cfg.Run.Policy
-	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16,
-		Policy: family.Policy{Chunk: p.Horizon, Once: true,
-			Sight: &family.Sight{Views: p.ViewsMax(), Patches: p.ViewSize * p.ViewSize, Pixels: 3}}}
+	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16, Policy: family.Policy{Chunk: p.Horizon, Once: true,
+		Sight: &family.Sight{Views: p.ViewsMax(), Patches: p.ViewSize * p.ViewSize, Pixels: 3}}}
 	x, err := tokenPolicyRobots(cfg, d, saved)
 	if err != nil {
 		return nil, err
@@ -63,8 +62,7 @@ func NewTokenPolicy(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, 
 		if k, err := keptIn(saved); err != nil {
 			return nil, err
 		} else if k != nil && k.Fast != s.fast.Fingerprint() {
-			return nil, cfg.Fault("policy.fast",
-				p.Fast+" has another tokenizer than the policy was trained with",
+			return nil, cfg.Fault("policy.fast", p.Fast+" has another tokenizer than the policy was trained with",
 				"bring that one back, or act from an export, which has it beside it")
 		}
 		if n := s.fast.VocabSize(); int32(n) > s.ends {
@@ -292,8 +290,7 @@ func (s *TokenPolicy) write(actions [][]float64) (ids []int32, err error) {
 }
 
 // question is a sample of what the model is asked, with places for so many views, and no answer.
-func (s *TokenPolicy) question(scale RobotScale, task string, state []float64, views int) (dataset.Sample,
-	error) {
+func (s *TokenPolicy) question(scale RobotScale, task string, state []float64, views int) (dataset.Sample, error) {
 	var none dataset.Sample
 	told, err := s.motion.read(state)
 	if err == nil {
@@ -306,8 +303,7 @@ func (s *TokenPolicy) question(scale RobotScale, task string, state []float64, v
 	for i, v := range told {
 		words[i] = fmt.Sprint(bin(v))
 	}
-	text := strings.NewReplacer("{task}", task, "{state}", strings.Join(words,
-		" ")).Replace(s.Policy.Question)
+	text := strings.NewReplacer("{task}", task, "{state}", strings.Join(words, " ")).Replace(s.Policy.Question)
 	if s.D.Prompt != nil {
 		text = s.D.Prompt(task)
 	}

@@ -188,19 +188,16 @@ func (e *Engine) name(s *sequence) {
 func (e *Engine) trace(s shape) *grad.Trace {
 	tr := e.traces[s]
 	if tr == nil {
-		rec := block.Rec{Shape: e.g.m.Vision.Shape(s.rows, s.images), Lora: e.g.lora, Logits: true,
-			Cached: true,
-			Pool:   e.o.Pages * PageRows, KeyRows: s.keys, Heads: s.heads, Hidden: e.o.Further}
-		tr = e.g.m.Record(e.g.options(), rec,
-			family.Stage{To: len(e.g.m.Blocks)})
+		rec := block.Rec{Shape: e.g.m.Vision.Shape(s.rows, s.images), Lora: e.g.lora, Logits: true, Cached: true,
+			Pool: e.o.Pages * PageRows, KeyRows: s.keys, Heads: s.heads, Hidden: e.o.Further}
+		tr = e.g.m.Record(e.g.options(), rec, family.Stage{To: len(e.g.m.Blocks)})
 		e.traces[s] = tr
 	}
 	return tr
 }
 
 // data are the tensors that a trace reads, with some that only it does.
-func (e *Engine) data(tr *grad.Trace, b *batch, more map[string]*tensor.Tensor) (map[string]*tensor.Tensor,
-	error) {
+func (e *Engine) data(tr *grad.Trace, b *batch, more map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	ids, positions := make([]int32, b.shape.rows), make([]int32, b.shape.rows)
 	at, last, heads := filled(b.shape.keys), filled(b.shape.rows), filled(b.shape.heads)
 	cu, cuK := []int32{0}, []int32{0}
@@ -228,11 +225,9 @@ func (e *Engine) data(tr *grad.Trace, b *batch, more map[string]*tensor.Tensor) 
 	for i := 1; i < len(off); i++ { // slots without rows
 		off[i] = max(off[i], off[i-1])
 	}
-	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, len(ids)),
-		"adapters.off": tensor.Of(tensor.I32, off, len(off)),
-		"positions":    tensor.Of(tensor.I32, positions, len(positions)),
-		"cu_seqlens":   tensor.Of(tensor.I32, cu, len(cu)), "cu_seqlens_k": tensor.Of(tensor.I32, cuK,
-			len(cuK)),
+	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, len(ids)), "adapters.off": tensor.Of(
+		tensor.I32, off, len(off)), "positions": tensor.Of(tensor.I32, positions, len(positions)),
+		"cu_seqlens": tensor.Of(tensor.I32, cu, len(cu)), "cu_seqlens_k": tensor.Of(tensor.I32, cuK, len(cuK)),
 		"paged.at": tensor.Of(tensor.I32, at, len(at)), "paged.last": tensor.Of(tensor.I32, last, len(last)),
 		"paged.head": tensor.Of(tensor.I32, heads, len(heads))}
 	e.see(all, b, ids)

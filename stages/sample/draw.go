@@ -37,8 +37,7 @@ func (p *Params) Check() error {
 		return fmt.Errorf("top_k is %d, and not 0 or more", p.TopK)
 	case !(p.Repetition >= 0) || math.IsInf(p.Repetition, 0):
 		return fmt.Errorf("repetition_penalty is %g, and not above 0", p.Repetition)
-	case math.IsNaN(p.Frequency) || math.IsInf(p.Frequency, 0) || math.IsNaN(p.Presence) ||
-		math.IsInf(p.Presence, 0):
+	case math.IsNaN(p.Frequency) || math.IsInf(p.Frequency, 0) || math.IsNaN(p.Presence) || math.IsInf(p.Presence, 0):
 		return fmt.Errorf("a penalty is no number")
 	case p.Max < 0:
 		return fmt.Errorf("the number of new tokens is %d", p.Max)

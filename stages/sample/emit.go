@@ -205,10 +205,9 @@ func (e *Engine) settle(p part) {
 func (e *Engine) logProbs(logits []float32, targets []int32, v int, most float64) []float32 {
 	n := len(targets)
 	y := tensor.Make(tensor.F32, n)
-	e.g.run.Backend.Run(&kernels.Call{Op: kernels.LogitsNLL, In: []*tensor.Tensor{tensor.Of(tensor.F32,
-		logits, n, v),
-		tensor.Of(tensor.I32, targets, n)}, Out: []*tensor.Tensor{y}, Attr: kernels.Attr{
-		I: [4]int{kernels.ActivationNumber(e.g.dtype), e.g.sums[grad.TP]}, F: [2]float64{most}}})
+	e.g.run.Backend.Run(&kernels.Call{Op: kernels.LogitsNLL, In: []*tensor.Tensor{tensor.Of(tensor.F32, logits, n, v),
+		tensor.Of(tensor.I32, targets, n)}, Out: []*tensor.Tensor{y},
+		Attr: kernels.Attr{I: [4]int{kernels.ActivationNumber(e.g.dtype), e.g.sums[grad.TP]}, F: [2]float64{most}}})
 	e.g.run.Backend.Sync()
 	out := y.F32()
 	for i := range out {

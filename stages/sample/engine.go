@@ -230,8 +230,7 @@ func (e *Engine) Submit(r *Request) error {
 	case r.Began < 0 || r.Began >= n:
 		return fmt.Errorf("the prompt has %d tokens, of which %d are the answer's", n, r.Began)
 	case n >= e.o.Context:
-		return fmt.Errorf("the prompt has %d tokens, and with its answer a text has at most %d", n,
-			e.o.Context)
+		return fmt.Errorf("the prompt has %d tokens, and with its answer a text has at most %d", n, e.o.Context)
 	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= e.g.m.Spec.Vocab {
@@ -241,8 +240,7 @@ func (e *Engine) Submit(r *Request) error {
 	}
 	for id := range r.Bias {
 		if id < 0 || int(id) >= e.g.m.Spec.Vocab {
-			return fmt.Errorf("the bias of id %d is of no token: the model has the ids 0 to %d", id,
-				e.g.m.Spec.Vocab-1)
+			return fmt.Errorf("the bias of id %d is of no token: the model has the ids 0 to %d", id, e.g.m.Spec.Vocab-1)
 		}
 	}
 	s := &sequence{Request: r, tokens: slices.Clone(r.Prompt), guide: r.Guide, key: e.root(r)}

@@ -39,10 +39,8 @@ func (g *Generator) AllStates(ids, positions, cu []int32) ([]float32, error) {
 
 // whole runs a record on whole sequences and gives one number a row.
 func (g *Generator) whole(ids, targets, positions, cu []int32, rec block.Rec, want string) ([]float32, error) {
-	if len(ids) != len(targets) || len(ids) != len(positions) || len(cu) == 0 ||
-		int(cu[len(cu)-1]) != len(ids) {
-		return nil, fmt.Errorf("sample: %d tokens with %d targets and borders %v", len(ids), len(targets),
-			cu)
+	if len(ids) != len(targets) || len(ids) != len(positions) || len(cu) == 0 || int(cu[len(cu)-1]) != len(ids) {
+		return nil, fmt.Errorf("sample: %d tokens with %d targets and borders %v", len(ids), len(targets), cu)
 	}
 	if g.m.Vision != nil || !g.m.Task().Writes {
 		return nil, fmt.Errorf("sample: %s is no model of text alone", g.m.Family)
@@ -51,8 +49,7 @@ func (g *Generator) whole(ids, targets, positions, cu []int32, rec block.Rec, wa
 	n := len(ids)
 	rec.Shape, rec.Lora = block.Shape{Rows: n}, g.lora
 	tr := g.m.Record(g.options(), rec, family.Stage{To: len(g.m.Blocks)})
-	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, n),
-		"targets":   tensor.Of(tensor.I32, targets, n),
+	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, n), "targets": tensor.Of(tensor.I32, targets, n),
 		"positions": tensor.Of(tensor.I32, positions, n), "cu_seqlens": tensor.Of(tensor.I32, cu, len(cu)),
 		"cu_seqlens_k": tensor.Of(tensor.I32, cu, len(cu))}
 	if kinds := g.m.Kinds(ids); kinds != nil {

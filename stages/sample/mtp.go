@@ -98,9 +98,8 @@ func (x *mtpProposer) compute(e *Engine, b *batch) (final []byte, logits []float
 	b.shape = classOf(b)
 	tr := x.traces[b.shape]
 	if tr == nil {
-		tr = e.g.m.RecordFurther(e.g.options(), block.Rec{
-			Shape: block.Shape{Rows: b.shape.rows}, Lora: e.g.lora, Cached: true, Pool: e.o.Pages * PageRows,
-			KeyRows: b.shape.keys, Heads: b.shape.heads})
+		tr = e.g.m.RecordFurther(e.g.options(), block.Rec{Shape: block.Shape{Rows: b.shape.rows}, Lora: e.g.lora,
+			Cached: true, Pool: e.o.Pages * PageRows, KeyRows: b.shape.keys, Heads: b.shape.heads})
 		x.traces[b.shape] = tr
 	}
 	size := e.g.m.Spec.Hidden * e.g.dtype.Size()

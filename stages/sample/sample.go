@@ -241,8 +241,7 @@ func (g *Generator) place(data map[string]*tensor.Tensor) error {
 
 // look adds what a composed model reads: positions on three axes, and images, whose tokens have no
 // embedding of their own.
-func (g *Generator) look(data map[string]*tensor.Tensor, tokens []int32, pics family.Images,
-	shape block.Shape) {
+func (g *Generator) look(data map[string]*tensor.Tensor, tokens []int32, pics family.Images, shape block.Shape) {
 	v, n := g.m.Vision, len(tokens)
 	if v == nil {
 		return
@@ -274,8 +273,7 @@ func (g *Generator) Generate(prompt []int32, p Params, emit func(id int32) bool)
 }
 
 // GenerateWith is Generate for a prompt with images.
-func (g *Generator) GenerateWith(prompt []int32, pics family.Images, p Params,
-	emit func(id int32) bool) error {
+func (g *Generator) GenerateWith(prompt []int32, pics family.Images, p Params, emit func(id int32) bool) error {
 	if len(prompt) == 0 {
 		return fmt.Errorf("sample: the prompt has no tokens")
 	}

@@ -23,8 +23,7 @@ type heads struct {
 // record is the attention called name on rows h [rows width].
 func (a heads) record(s scope, name string, h *grad.Value) *grad.Value {
 	project := func(i int) *grad.Value {
-		x := s.Linear(s.of(name+"."+a.names[i]), h, a.n*a.dim, a.width,
-			block.LinearOpts{Bias: a.bias, Unit: a.dim})
+		x := s.Linear(s.of(name+"."+a.names[i]), h, a.n*a.dim, a.width, block.LinearOpts{Bias: a.bias, Unit: a.dim})
 		return s.T.Heads(x, a.dim)
 	}
 	o := a.attend(s, project(0), project(1), project(2))

@@ -47,8 +47,7 @@ func (c *clipSight) Rows() int { return 1 + c.Side/c.Patch*(c.Side/c.Patch) }
 
 // read reads a folder's config.json.
 func (c *clipSight) read(dir string) error {
-	*c = clipSight{Hidden: 768, Inter: 3072, Layers: 12, Heads: 12, Side: 224, Patch: 32, Act: "quick_gelu",
-		Eps: 1e-5}
+	*c = clipSight{Hidden: 768, Inter: 3072, Layers: 12, Heads: 12, Side: 224, Patch: 32, Act: "quick_gelu", Eps: 1e-5}
 	name := filepath.Join(dir, "config.json")
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -139,8 +138,7 @@ func openSight(dir string, b kernels.Backend, d tensor.DType, whole bool) (*Sigh
 		if !ok || tensor.Len(info.Shape) != tensor.Len(p.Shape) || info.Shape[0] != p.Shape[0] {
 			x.Close()
 			return nil, &checkpoint.Error{File: dir, Tensor: p.Name, Fault: checkpoint.Misshapen,
-				Why: fmt.Sprintf("it is %v there, want %v", info.Shape, p.Shape),
-				Try: "take the model's own encoder"}
+				Why: fmt.Sprintf("it is %v there, want %v", info.Shape, p.Shape), Try: "take the model's own encoder"}
 		}
 		t, err := pool.New(p.Name, d, p.Shape...)
 		if err == nil {
@@ -170,8 +168,7 @@ func (x *Sight) record() *grad.Trace {
 	a := heads{width: n, n: x.Heads, dim: n / x.Heads, bias: true,
 		names: [4]string{"q_proj", "k_proj", "v_proj", "out_proj"},
 		attend: func(_ scope, q, k, v *grad.Value) *grad.Value {
-			return t.Attention(q, k, v, cu, cu,
-				grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(n/x.Heads))})
+			return t.Attention(q, k, v, cu, cu, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(n/x.Heads))})
 		}}
 	layers := x.Layers - 1
 	if x.whole {
@@ -182,8 +179,7 @@ func (x *Sight) record() *grad.Trace {
 		h = t.Add(h, a.record(s, name+".self_attn", r.LayerNorm(name+".layer_norm1", h, n, x.Eps)))
 		m := r.Linear(name+".mlp.fc1", r.LayerNorm(name+".layer_norm2", h, n, x.Eps), x.Inter, n,
 			block.LinearOpts{Bias: true})
-		m = r.Linear(name+".mlp.fc2", t.Act(m, activations[x.Act]), n, x.Inter, block.LinearOpts{Bias: true,
-			Row: true})
+		m = r.Linear(name+".mlp.fc2", t.Act(m, activations[x.Act]), n, x.Inter, block.LinearOpts{Bias: true, Row: true})
 		h = t.Add(h, m)
 	}
 	if x.whole {

@@ -167,10 +167,9 @@ func (m *Model) Blocks(name string, t Take) []family.Block {
 		env[after(-1)] = s.T.Place("residual", m.parts.embed(s))
 	})
 	for i := range last {
-		add(m.parts.names(i), []string{after(i - 1)}, []string{after(i)}, 1,
-			func(s scope, env map[string]*grad.Value) {
-				env[after(i)] = m.parts.layer(s, i, env[after(i-1)])
-			})
+		add(m.parts.names(i), []string{after(i - 1)}, []string{after(i)}, 1, func(s scope, env map[string]*grad.Value) {
+			env[after(i)] = m.parts.layer(s, i, env[after(i-1)])
+		})
 	}
 	takes, gives := []string{after(tap - 1)}, []string{In(name, StatesPort)}
 	if last > tap {
@@ -206,8 +205,7 @@ func (m *Model) final(s scope, env map[string]*grad.Value, states, x *grad.Value
 // Ports are the ports of Blocks.
 func (m *Model) Ports(name string) map[string]family.Port {
 	rows := family.Port{Width: m.Width, Rows: rowsOf(name), Of: name}
-	pooled := family.Port{Width: m.Pooled, Of: name, Whole: true,
-		Rows: captionsOf(name)}
+	pooled := family.Port{Width: m.Pooled, Of: name, Whole: true, Rows: captionsOf(name)}
 	return map[string]family.Port{In(name, innerPort): rows, In(name, furtherPort): rows,
 		In(name, StatesPort): rows, In(name, PooledPort): pooled}
 }
@@ -281,8 +279,7 @@ func (m *Model) fits(ids []int32) error {
 	case len(ids) == 0:
 		return fmt.Errorf("it has no tokens; encode it with the tokenizer's special tokens")
 	case m.Most > 0 && len(ids) > m.Most:
-		return fmt.Errorf("%d tokens, and %s has %d positions; cut it (Tokenizer.IDs)", len(ids),
-			m.Class, m.Most)
+		return fmt.Errorf("%d tokens, and %s has %d positions; cut it (Tokenizer.IDs)", len(ids), m.Class, m.Most)
 	case bad >= 0:
 		return fmt.Errorf("token %d has the id %d, outside of the vocabulary of %d; take the tokenizer "+
 			"that came with the encoder", bad, ids[bad], m.Vocab)

@@ -43,8 +43,7 @@ func OpenAs(dir string, b kernels.Backend, d tensor.DType) (*Encoder, error) {
 		return nil, err
 	}
 	if d == tensor.F16 && !m.Half {
-		return nil, fmt.Errorf("%s: the states of %s are too large for f16: open it as bf16 or f32", dir,
-			m.Class)
+		return nil, fmt.Errorf("%s: the states of %s are too large for f16: open it as bf16 or f32", dir, m.Class)
 	}
 	src, err := checkpoint.OpenDir(dir)
 	if err != nil {

@@ -49,9 +49,8 @@ func t5Defaults(forward string) t5 {
 
 func (c *t5) check(f *faults) {
 	f.within(size{"vocab_size", c.Vocab, 1 << 20}, size{"d_model", c.Hidden, 1 << 16},
-		size{"d_kv", c.HeadDim, 1 << 12}, size{"d_ff", c.Inter, 1 << 18},
-		size{"num_layers", c.Layers, 1 << 10}, size{"num_heads", c.Heads, 1 << 10},
-		size{"relative_attention_num_buckets", c.Buckets, 1 << 10},
+		size{"d_kv", c.HeadDim, 1 << 12}, size{"d_ff", c.Inter, 1 << 18}, size{"num_layers", c.Layers, 1 << 10},
+		size{"num_heads", c.Heads, 1 << 10}, size{"relative_attention_num_buckets", c.Buckets, 1 << 10},
 		size{"relative_attention_max_distance", c.Distance, 1 << 16})
 	f.positive("layer_norm_epsilon", c.Eps)
 	if c.Buckets < 4 {
@@ -75,8 +74,7 @@ func (c *t5) check(f *faults) {
 		f.add("dense_act_fn", "leave it out", "%q is not that of feed_forward_proj, %q", *c.Act, act)
 	}
 	if c.Gated != nil && *c.Gated != gated {
-		f.add("is_gated_act", "leave it out", "%v is not what feed_forward_proj %q says", *c.Gated,
-			c.Forward)
+		f.add("is_gated_act", "leave it out", "%v is not what feed_forward_proj %q says", *c.Gated, c.Forward)
 	}
 }
 
@@ -95,8 +93,7 @@ func (c *t5) forward() (act string, gated bool) {
 func (c *t5) encoder(each bool) *Model {
 	act, gated := c.forward()
 	return &Model{Width: c.Hidden, Layers: c.Layers, Vocab: c.Vocab,
-		parts: &t5Parts{t5: c, each: each, act: activations[act], gated: gated},
-		logical: func(file string) string {
+		parts: &t5Parts{t5: c, each: each, act: activations[act], gated: gated}, logical: func(file string) string {
 			if file == "encoder.embed_tokens.weight" { // the same matrix under its second name
 				return sharedName
 			}

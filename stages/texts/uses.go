@@ -37,10 +37,8 @@ var uses = []Use{
 	{Pipeline: "StableDiffusionXLPipeline", Component: "text_encoder", Take: Penultimate, Length: 77},
 	{Pipeline: "StableDiffusionXLPipeline", Component: "text_encoder_2", Take: Take{Skip: 1, Pooled: true},
 		Length: 77, Beside: true},
-	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder", Take: Take{Skip: 1, Pooled: true},
-		Length: 77},
-	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder_2", Take: Take{Skip: 1, Pooled: true},
-		Length: 77},
+	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder", Take: Take{Skip: 1, Pooled: true}, Length: 77},
+	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder_2", Take: Take{Skip: 1, Pooled: true}, Length: 77},
 	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder_3", Take: Last, Length: 256},
 	{Pipeline: "FluxPipeline", Component: "text_encoder", Take: Take{Norm: true, Pooled: true}, Length: 77},
 	{Pipeline: "FluxPipeline", Component: "text_encoder_2", Take: Last, Length: 512},
@@ -77,8 +75,7 @@ func (u Use) Tokens(t *Tokenizer, caption string) ([]int32, error) {
 		return ids, err
 	}
 	if t.Pad < 0 && len(ids) < u.Length {
-		return nil, fmt.Errorf("texts: tokenizer_config.json of %s names no pad_token to fill captions with",
-			t.dir)
+		return nil, fmt.Errorf("texts: tokenizer_config.json of %s names no pad_token to fill captions with", t.dir)
 	}
 	for len(ids) < u.Length {
 		ids = append(ids, t.Pad)

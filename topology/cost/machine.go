@@ -57,8 +57,7 @@ type Second struct {
 // Segment is the time of work: the arithmetic of some kernels, the memory traffic of others, which run one
 // after the other, and their calls.
 func (m *Machine) Segment(flops, bytes int64, calls int) float64 {
-	return float64(flops)/(m.Flops*m.Efficiency) + float64(bytes)/(m.Bandwidth*m.Stream) +
-		float64(calls)*m.Overhead
+	return float64(flops)/(m.Flops*m.Efficiency) + float64(bytes)/(m.Bandwidth*m.Stream) + float64(calls)*m.Overhead
 }
 
 // SegmentOn is Segment on a device.

@@ -20,17 +20,15 @@ func (r *Measured) Check() (column, why string) {
 		name string
 		v    int
 	}{{"# GPUs", r.GPUs}, {"global batch", r.Batch}, {"micro batch", r.Micro}, {"hidden size", r.Hidden},
-		{"attention heads", r.Heads}, {"# layers", r.Layers},
-		{"sequence length", r.Seq}, {"tensor parallelism", r.TP}, {"data parallelism", r.DP},
-		{"pipeline parallelism", r.PP}} {
+		{"attention heads", r.Heads}, {"# layers", r.Layers}, {"sequence length", r.Seq},
+		{"tensor parallelism", r.TP}, {"data parallelism", r.DP}, {"pipeline parallelism", r.PP}} {
 		if f.v < 1 || f.v > 1<<24 {
 			return f.name, fmt.Sprintf("%d is out of range", f.v)
 		}
 	}
 	switch {
 	case r.TP*r.DP*r.PP != r.GPUs:
-		return "# GPUs", fmt.Sprintf("%d, but tp %d · dp %d · pp %d = %d", r.GPUs, r.TP, r.DP, r.PP,
-			r.TP*r.DP*r.PP)
+		return "# GPUs", fmt.Sprintf("%d, but tp %d · dp %d · pp %d = %d", r.GPUs, r.TP, r.DP, r.PP, r.TP*r.DP*r.PP)
 	case r.Batch%(r.Micro*r.DP) != 0:
 		return "global batch", fmt.Sprintf("%d is not a multiple of micro batch %d · data parallelism %d",
 			r.Batch, r.Micro, r.DP)
@@ -102,12 +100,9 @@ var ConstantTable = [numConstants]Constant{
 	hostLayer:   {Name: "launching a layer", Unit: "s", Start: 3e-3, Least: 2e-4, Most: 2e-2},
 	hostSoftmax: {Name: "launching a softmax in parts", Unit: "s", Start: 1e-3, Least: 1e-4, Most: 5e-3},
 	hostStage:   {Name: "launching logits and loss", Unit: "s", Start: 4e-3, Least: 1e-4, Most: 3e-2},
-	insideByte: {Name: "link inside a host", Unit: "s/B", Start: 1 / 200e9, Least: 1 / 300e9,
-		Most: 1 / 20e9},
-	call: {Name: "collective, by doubling of its group", Unit: "s", Start: 2e-5, Least: 1e-6,
-		Most: 1e-3},
-	callAcross: {Name: "collective, by doubling of its hosts", Unit: "s", Start: 1e-4, Least: 1e-6,
-		Most: 2e-3},
+	insideByte:  {Name: "link inside a host", Unit: "s/B", Start: 1 / 200e9, Least: 1 / 300e9, Most: 1 / 20e9},
+	call:        {Name: "collective, by doubling of its group", Unit: "s", Start: 2e-5, Least: 1e-6, Most: 1e-3},
+	callAcross:  {Name: "collective, by doubling of its hosts", Unit: "s", Start: 1e-4, Least: 1e-6, Most: 2e-3},
 	acrossByte: {Name: "adapters of a host", Unit: "s/B", Start: lineByte, Least: lineByte, Most: 1 / 5e9,
 		Sheet: true},
 	dpByte: {Name: "adapters, for gradients", Unit: "s/B", Start: 1.25 * lineByte, Least: lineByte,
@@ -262,6 +257,5 @@ func (k *Constants) product(count, m, n, d int) float64 {
 func (k *Constants) Predict(r *Measured, slots float64) Terms {
 	p, m := k.Pieces(r), float64(r.Microbatches())
 	return Terms{Products: m * p.Products, Memory: m * p.Memory, TP: m * p.TP, Host: m * p.Host,
-		Logits: m * p.Logits, Bubble: (slots - m) * p.Stage(), PP: 2 * slots * p.Message, DP: p.DP,
-		Step: p.Step}
+		Logits: m * p.Logits, Bubble: (slots - m) * p.Stage(), PP: 2 * slots * p.Message, DP: p.DP, Step: p.Step}
 }

@@ -126,8 +126,7 @@ func (r *reader) kinds() {
 	}
 	for _, f := range []string{"second.from", "second.flops", "second.memory", "second.bandwidth"} {
 		if r.seen[f] == 0 {
-			r.fault(f, "is missing",
-				"a second kind of devices has all of second.from, flops, memory and bandwidth")
+			r.fault(f, "is missing", "a second kind of devices has all of second.from, flops, memory and bandwidth")
 		}
 	}
 	if n := r.m.Devices * r.m.Hosts; s.From >= n && r.seen["second.from"] > 0 {
@@ -149,9 +148,8 @@ func Read(file string, text []byte) (*Machine, error) {
 	if len(text) > fileBytesMax {
 		return nil, &configs.Error{File: file, Why: "more than 1 MiB"}
 	}
-	r := &reader{file: file, seen: map[string]int{}, m: &Machine{Efficiency: 0.6, Stream: 0.8, Copy: 25e9,
-		Hosts: 1, Reserve: UsualReserve,
-		Local: collective.Link{PerByte: 1}, Remote: collective.Link{PerByte: 1}}}
+	r := &reader{file: file, seen: map[string]int{}, m: &Machine{Efficiency: 0.6, Stream: 0.8, Copy: 25e9, Hosts: 1,
+		Reserve: UsualReserve, Local: collective.Link{PerByte: 1}, Remote: collective.Link{PerByte: 1}}}
 	section := ""
 	for i, line := range strings.Split(string(text), "\n") {
 		r.line = i + 1

@@ -24,9 +24,8 @@ func ReadMeasured(file, text string, timed bool) ([]Measured, error) {
 	}
 	var one Measured
 	fields := map[string]*int{"# GPUs": &one.GPUs, "global batch": &one.Batch, "micro batch": &one.Micro,
-		"hidden size": &one.Hidden, "attention heads": &one.Heads,
-		"# layers": &one.Layers, "sequence length": &one.Seq, "tensor parallelism": &one.TP,
-		"data parallelism": &one.DP, "pipeline parallelism": &one.PP}
+		"hidden size": &one.Hidden, "attention heads": &one.Heads, "# layers": &one.Layers, "sequence length": &one.Seq,
+		"tensor parallelism": &one.TP, "data parallelism": &one.DP, "pipeline parallelism": &one.PP}
 	const timeColumn = "iteration time (ms)"
 	names, seen := make([]string, len(head)), map[string]bool{}
 	for i, h := range head {
@@ -34,12 +33,10 @@ func ReadMeasured(file, text string, timed bool) ([]Measured, error) {
 		seen[names[i]] = true
 	}
 	var faults []error
-	for _, name := range []string{"# GPUs", "global batch", "micro batch", "hidden size", "attention heads",
-		"# layers", "sequence length", "tensor parallelism", "data parallelism", "pipeline parallelism",
-		timeColumn} {
+	for _, name := range []string{"# GPUs", "global batch", "micro batch", "hidden size", "attention heads", "# layers",
+		"sequence length", "tensor parallelism", "data parallelism", "pipeline parallelism", timeColumn} {
 		if !seen[name] && (name != timeColumn || timed) {
-			faults = append(faults, &configs.Error{File: file, Line: 1, Key: name,
-				Why: "the column is missing"})
+			faults = append(faults, &configs.Error{File: file, Line: 1, Key: name, Why: "the column is missing"})
 		}
 	}
 	if faults != nil {

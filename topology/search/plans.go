@@ -137,9 +137,8 @@ func (c *Candidate) String() string {
 	if c.ETP > 1 {
 		experts += fmt.Sprintf(" etp%d", c.ETP)
 	}
-	return fmt.Sprintf("tp%s pp%s dp%d%s zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(),
-		c.Pipeline(),
-		c.DP, experts, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recomputes(), c.Encoder)
+	return fmt.Sprintf("tp%s pp%s dp%d%s zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.Pipeline(), c.DP,
+		experts, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recomputes(), c.Encoder)
 }
 
 // Recomputes is what is computed again, and in how many layers of each stage where not in all.
@@ -229,8 +228,7 @@ func (s *Space) Enumerate() ([]Candidate, error) {
 		out = append(out, s.owned()...)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no plan divides %d devices, %d layers and %d sequences", s.Devices, s.Layers,
-			s.Batch)
+		return nil, fmt.Errorf("no plan divides %d devices, %d layers and %d sequences", s.Devices, s.Layers, s.Batch)
 	}
 	return out, nil
 }

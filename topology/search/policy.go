@@ -161,6 +161,5 @@ func (g *walk) put(r int, c choice) {
 	g.n[c.pass][r]++
 	g.held[r] += [passes]int{2, -1, -1}[c.pass]
 	kind := [passes]plan.Kind{plan.F, plan.I, plan.W}[c.pass]
-	g.p.Rows[r] = append(g.p.Rows[r],
-		plan.Entry{Action: plan.Action{Kind: kind, Stage: int16(r), Micro: int32(i)}})
+	g.p.Rows[r] = append(g.p.Rows[r], plan.Entry{Action: plan.Action{Kind: kind, Stage: int16(r), Micro: int32(i)}})
 }

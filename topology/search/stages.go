@@ -62,8 +62,7 @@ func (s *Space) Tied(c *Candidate, st *Stages, ranks []int) (t float64) {
 			n /= int64(c.Copies())
 		}
 		between := c.TP * c.Copies() // neighbours of the pipeline are so many devices apart
-		t += s.Machine.Collective(collective.AllReduce,
-			[]int{ranks[st.first] * between, ranks[i] * between}, n)
+		t += s.Machine.Collective(collective.AllReduce, []int{ranks[st.first] * between, ranks[i] * between}, n)
 	}
 	return
 }
@@ -71,8 +70,7 @@ func (s *Space) Tied(c *Candidate, st *Stages, ranks []int) (t float64) {
 // TiedRank reports whether a rank takes part in that exchange.
 func (st *Stages) TiedRank(ranks []int, r int) bool {
 	for i := range st.Blocks {
-		if st.Blocks[i].TiedToFirstBlock > 0 && ranks[i] != ranks[st.first] &&
-			(ranks[i] == r || ranks[st.first] == r) {
+		if st.Blocks[i].TiedToFirstBlock > 0 && ranks[i] != ranks[st.first] && (ranks[i] == r || ranks[st.first] == r) {
 			return true
 		}
 	}
@@ -189,8 +187,7 @@ func (s *Space) uneven(stages int) []int {
 func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 	p := s.place(c.Schedule, c.PP, c.Loops)
 	if p == nil {
-		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP,
-			c.Loops)
+		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP, c.Loops)
 	}
 	key := stageKey{s.variant(c, p), c.PP * c.Loops, c.Encoder.apart(), fmt.Sprint(c.Layers),
 		fmt.Sprint(c.RecomputeLayers)}

@@ -153,8 +153,7 @@ func writeKey(list []int) string {
 
 // compareFates orders by bytes kept, then by bytes moved, then by time.
 func compareFates(a, b Fates) int {
-	return cmp.Or(cmp.Compare(a.Kept, b.Kept), cmp.Compare(a.Moved, b.Moved),
-		cmp.Compare(a.Seconds, b.Seconds))
+	return cmp.Or(cmp.Compare(a.Kept, b.Kept), cmp.Compare(a.Moved, b.Moved), cmp.Compare(a.Seconds, b.Seconds))
 }
 
 // undominated leaves out ways that keep, move and take at least as much as another one.

@@ -84,8 +84,7 @@ func cutEvenly(sums []float64, last float64, stages int) []int {
 					t += last
 				}
 				x := cut{max(best[s-1][from].most, t), best[s-1][from].squares + t*t, from}
-				if b := &best[s][to]; b.most == 0 || x.most < b.most || x.most == b.most &&
-					x.squares < b.squares {
+				if b := &best[s][to]; b.most == 0 || x.most < b.most || x.most == b.most && x.squares < b.squares {
 					*b = x
 				}
 			}

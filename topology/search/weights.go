@@ -91,8 +91,7 @@ func (s *Space) Update(c *Candidate, w Weights, back float64) float64 {
 			t += sum - s.hidden(p.params, first, back)
 		case 1:
 			sum := s.Machine.Collective(collective.ReduceScatter, d, 4*p.params)
-			t += sum - s.hidden(p.params, sum, back) +
-				s.Machine.Collective(collective.AllGather, d, s.Param*p.params)
+			t += sum - s.hidden(p.params, sum, back) + s.Machine.Collective(collective.AllGather, d, s.Param*p.params)
 		case 2:
 			t += s.Machine.Collective(collective.AllGather, d, s.Param*p.params)
 		}

@@ -192,8 +192,7 @@ func unpacked(words []int32) []byte {
 type refusal struct{ error }
 
 // fetch receives the payload that a message describes; end is the edge's channel, nil before the first.
-func (l *Links) fetch(r *wire.Record, end *channelEnd, proc int, epoch uint32) (p *Pack, _ *channelEnd,
-	err error) {
+func (l *Links) fetch(r *wire.Record, end *channelEnd, proc int, epoch uint32) (p *Pack, _ *channelEnd, err error) {
 	defer faulty(&err)
 	l.channels.mu.Lock()
 	into, here := l.channels.into[r.To]

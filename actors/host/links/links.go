@@ -81,9 +81,8 @@ func (e remoteError) Trace() []byte { return e.stack }
 // that of the program; owner tells the process of an actor.
 func New(t Transport, proc, life int, hash [32]byte, owner func(actors.Ref) int) *Links {
 	return &Links{t: t, proc: proc, life: uint32(life), hash: hash, owner: owner,
-		pool:  tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
-		edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{},
-		lives: map[int]uint32{}, clocks: map[int]Offset{}, outs: map[net.Conn]int{},
+		pool: tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0), edges: map[[2]actors.Ref]*outEdge{},
+		conns: map[net.Conn]struct{}{}, lives: map[int]uint32{}, clocks: map[int]Offset{}, outs: map[net.Conn]int{},
 		gone: map[int]carried{}, pulses: map[int]*pulse{}, over: make(chan struct{})}
 }
 

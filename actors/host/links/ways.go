@@ -143,10 +143,9 @@ func (l *Links) WatchWays() {
 					ways[to] = &way{}
 				}
 				if rate, usual, share, slow := ways[to].see(x, passed); slow {
-					l.slowWay(fmt.Sprintf("the way from process %d to process %d carries %.3g MB/s "+
-						"instead of %.3g "+
-						"MB/s, and for %.0f %% of the time something is on it that the receiver has room for",
-						l.proc, to, rate/1e6, usual/1e6, 100*share))
+					l.slowWay(fmt.Sprintf("the way from process %d to process %d carries %.3g MB/s instead of %.3g "+
+						"MB/s, and for %.0f %% of the time something is on it that the receiver has room for", l.proc,
+						to, rate/1e6, usual/1e6, 100*share))
 				}
 			}
 		}

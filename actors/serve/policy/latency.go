@@ -77,10 +77,9 @@ type Summary struct {
 // summary is what was done until now.
 func (l *latencies) summary() Summary {
 	q := l.quantiles(0.5, 0.99)
-	return Summary{Answered: l.answered.Load(), Refused: l.refused.Load(), Late: l.late.Load(),
-		Full: l.full.Load(), Dropped: l.dropped.Load(), Turned: l.turned.Load(), Batches: l.batches.Load(),
-		Failed: l.failed.Load(),
-		P50:    milli(q[0]), P99: milli(q[1])}
+	return Summary{Answered: l.answered.Load(), Refused: l.refused.Load(), Late: l.late.Load(), Full: l.full.Load(),
+		Dropped: l.dropped.Load(), Turned: l.turned.Load(), Batches: l.batches.Load(), Failed: l.failed.Load(),
+		P50: milli(q[0]), P99: milli(q[1])}
 }
 
 // milli is a time in milliseconds.
@@ -88,8 +87,7 @@ func milli(d time.Duration) float64 { return float64(d) / float64(time.Milliseco
 
 // String is a summary in a line.
 func (s Summary) String() string {
-	text := fmt.Sprintf("%d observations answered in %d batches, p50 %.1f ms, p99 %.1f ms", s.Answered,
-		s.Batches,
+	text := fmt.Sprintf("%d observations answered in %d batches, p50 %.1f ms, p99 %.1f ms", s.Answered, s.Batches,
 		s.P50, s.P99)
 	for _, x := range []struct {
 		n    int64
@@ -113,25 +111,20 @@ func (l *latencies) export(w io.Writer, waiting int) {
 	}{
 		{"observations_answered_total", "counter", "Observations that were given actions.", s.Answered},
 		{"observations_refused_total", "counter", "Observations that were not understood.", s.Refused},
-		{"observations_late_total", "counter", "Observations whose time was over before their turn.",
-			s.Late},
+		{"observations_late_total", "counter", "Observations whose time was over before their turn.", s.Late},
 		{"observations_full_total", "counter", "Observations that found no room to wait.", s.Full},
-		{"observations_failed_total", "counter", "Observations to which the policy gave no finite actions.",
-			s.Failed},
+		{"observations_failed_total", "counter", "Observations to which the policy gave no finite actions.", s.Failed},
 		{"observations_waiting", "gauge", "Observations that wait for a replica.", int64(waiting)},
 		{"connections", "gauge", "Connections of robots.", l.connections.Load()},
-		{"connections_dropped_total", "counter", "Connections that were ended for what they did.",
-			s.Dropped},
+		{"connections_dropped_total", "counter", "Connections that were ended for what they did.", s.Dropped},
 		{"connections_refused_total", "counter", "Connections that were one too many.", s.Turned},
 		{"batches_total", "counter", "Batches of observations.", s.Batches},
 	} {
-		fmt.Fprintf(w, "# HELP lfactor_policy_%s %s\n# TYPE lfactor_policy_%s %s\nlfactor_policy_%s %d\n",
-			m.name,
+		fmt.Fprintf(w, "# HELP lfactor_policy_%s %s\n# TYPE lfactor_policy_%s %s\nlfactor_policy_%s %d\n", m.name,
 			m.help, m.name, m.kind, m.name, m.value)
 	}
 	const name = "lfactor_policy_latency_seconds"
-	fmt.Fprintf(w, "# HELP %s From an observation's last byte to its actions'.\n# TYPE %s histogram\n", name,
-		name)
+	fmt.Fprintf(w, "# HELP %s From an observation's last byte to its actions'.\n# TYPE %s histogram\n", name, name)
 	l.mu.Lock()
 	n := int64(0)
 	for i, c := range l.count {
@@ -145,6 +138,5 @@ func (l *latencies) export(w io.Writer, waiting int) {
 	l.mu.Unlock()
 	const recent = "lfactor_policy_latency_recent_seconds"
 	fmt.Fprintf(w, "# HELP %s Of the last %d answers.\n# TYPE %s gauge\n", recent, kept, recent)
-	fmt.Fprintf(w, "%s{quantile=\"0.5\"} %g\n%s{quantile=\"0.99\"} %g\n", recent, s.P50/1000, recent,
-		s.P99/1000)
+	fmt.Fprintf(w, "%s{quantile=\"0.5\"} %g\n%s{quantile=\"0.99\"} %g\n", recent, s.P50/1000, recent, s.P99/1000)
 }

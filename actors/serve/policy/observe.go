@@ -143,8 +143,7 @@ func (k Keys) views(have map[string]any, o *observation) error {
 				return fmt.Errorf("%s: the observation has none, and the policy reads all of its cameras",
 					policies.Column(c))
 			}
-			return fmt.Errorf("%s: the observation has none; send nil for a camera that is missing",
-				policies.Column(c))
+			return fmt.Errorf("%s: the observation has none; send nil for a camera that is missing", policies.Column(c))
 		}
 		delete(have, name)
 		if err := k.camera(v, o); err != nil {
@@ -214,8 +213,7 @@ func (k Keys) rest(have map[string]any, o *observation) error {
 		o.join = j
 	}
 	if len(have) > 0 {
-		return fmt.Errorf("%s: the policy reads no such thing; it reads %s",
-			slices.Sorted(maps.Keys(have))[0],
+		return fmt.Errorf("%s: the policy reads no such thing; it reads %s", slices.Sorted(maps.Keys(have))[0],
 			strings.Join(k.names(), ", "))
 	}
 	return nil
@@ -289,8 +287,7 @@ const sideMost = 8192
 // picture reads pixels [h w 3] or [3 h w]: bytes, or numbers from 0 to 1 as openpi's clients may send them.
 func picture(a Array) (*media.Image, error) {
 	if len(a.Shape) != 3 || a.Shape[0] != 3 && a.Shape[2] != 3 {
-		return nil, fmt.Errorf("an array of shape %v, want [height, width, 3] or [3, height, width]",
-			a.Shape)
+		return nil, fmt.Errorf("an array of shape %v, want [height, width, 3] or [3, height, width]", a.Shape)
 	}
 	if a.DType != "|u1" && !a.floating() {
 		return nil, fmt.Errorf("an array of %s, want bytes or floats from 0 to 1", a.DType)

@@ -48,8 +48,7 @@ func (o Options) Usual() Options {
 	for _, x := range []struct {
 		to *int
 		n  int
-	}{{&o.Replicas, 1}, {&o.Batch, 8}, {&o.Queue, 64}, {&o.Clients, 64},
-		{&o.Horizon, policies.JoinHorizon}} {
+	}{{&o.Replicas, 1}, {&o.Batch, 8}, {&o.Queue, 64}, {&o.Clients, 64}, {&o.Horizon, policies.JoinHorizon}} {
 		if *x.to == 0 {
 			*x.to = x.n
 		}
@@ -245,7 +244,6 @@ func (s *Server) robot(w http.ResponseWriter, r *http.Request) {
 // gone reports whether a client left, or the server ends: nobody is to blame.
 func gone(err error) bool {
 	code := websocket.CloseStatus(err)
-	return code == websocket.StatusNormalClosure || code == websocket.StatusGoingAway ||
-		errors.Is(err, errClosed) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
-		errors.Is(err, syscall.EPIPE)
+	return code == websocket.StatusNormalClosure || code == websocket.StatusGoingAway || errors.Is(err, errClosed) ||
+		errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

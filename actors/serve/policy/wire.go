@@ -83,8 +83,7 @@ func unpackList(b []byte, depth int) (any, []byte, error) {
 		return nil, nil, err
 	}
 	if n > listMost || int(n) > len(b) { // each value has a byte or more
-		return nil, nil, fmt.Errorf("a list of %d values in %d bytes; %d are read at most", n, len(b),
-			listMost)
+		return nil, nil, fmt.Errorf("a list of %d values in %d bytes; %d are read at most", n, len(b), listMost)
 	}
 	out := make([]any, n)
 	for i := range out {
@@ -157,8 +156,7 @@ func arrayOf(m map[string]any) (Array, error) {
 	a := Array{DType: dtype, Data: data}
 	size := sizeOf(dtype)
 	if size == 0 {
-		return a, fmt.Errorf("an array of %.20q: numbers are read that are little-endian or have one byte",
-			dtype)
+		return a, fmt.Errorf("an array of %.20q: numbers are read that are little-endian or have one byte", dtype)
 	}
 	n := size
 	for _, s := range shape {

@@ -18,9 +18,8 @@ import (
 )
 
 func kernelBench() *cobra.Command {
-	c := &cobra.Command{Use: "kernels",
-		Short: "Time kernels beside the machine's measured peaks; bench/kernels.py times PyTorch's " +
-			"beside them", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "kernels", Short: "Time kernels beside the machine's measured peaks; bench/kernels.py " +
+		"times PyTorch's beside them", Args: cobra.NoArgs}
 	threads := c.Flags().IntSlice("threads", []int{1}, "kernel threads, several by commas")
 	types := c.Flags().StringSlice("precision", []string{"fp32", "bf16"}, "fp32, bf16, or both by commas")
 	rounds := c.Flags().Int("rounds", 7, "rounds; the median counts")
@@ -67,8 +66,7 @@ func peakBench() *cobra.Command {
 		p := b.Peaks()
 		if form != "text" {
 			return json.NewEncoder(cli.Out).Encode(map[string]any{"level": b.Name(),
-				"multiply_add_flops": p.MultiplyAdd, "bf16_flops": p.Tiles,
-				"memory_bytes_per_second": p.Memory})
+				"multiply_add_flops": p.MultiplyAdd, "bf16_flops": p.Tiles, "memory_bytes_per_second": p.Memory})
 		}
 		t := cli.TextTable("what", "measured")
 		t.AppendRow(table.Row{"instructions", b.Name()})

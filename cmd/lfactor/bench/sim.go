@@ -16,9 +16,8 @@ import (
 
 func planBench() *cobra.Command {
 	c := &cobra.Command{Use: "plan", Short: "Plans a second: by closed forms, and by simulation",
-		Args: cobra.NoArgs,
-		Long: "Looks for the best plan of Qwen2.5-72B on 64 hosts of 8 H100: 8,000 plans by closed " +
-			"forms, the best 64 by simulation of their programs.\nTracing the model's blocks is timed apart."}
+		Args: cobra.NoArgs, Long: "Looks for the best plan of Qwen2.5-72B on 64 hosts of 8 H100: 8,000 plans " +
+			"by closed forms, the best 64 by simulation of their programs.\nTracing the model's blocks is timed apart."}
 	runs := c.Flags().Int("runs", 5, "runs; the median counts")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		form, err := cli.Output(c)
@@ -66,15 +65,13 @@ func planBench() *cobra.Command {
 }
 
 func simBench() *cobra.Command {
-	c := &cobra.Command{Use: "sim",
-		Short: "Simulated events a second on one core and on all, beside a bare heap", Args: cobra.NoArgs,
-		Long: "One training step of a described model with every rank an actor: tensor parallelism 8, " +
-			"interleaved pipelines of two stages a rank, 16\nmicrobatches. An event is a message, timer " +
-			"or job end that a behaviour of actors/core handles; memory tracking and trace hash are on. The bare " +
-			"heap is an event loop of\nas many actors that do nothing, by turns with the steps. On all " +
-			"cores replicas run at once, with the same events. Folded is a step in which ranks that do " +
-			"the same run once: the events of all ranks a second.",
-		Example: "  lfactor bench sim --ranks 1024,65536 --runs 3"}
+	c := &cobra.Command{Use: "sim", Short: "Simulated events a second on one core and on all, beside a bare heap",
+		Args: cobra.NoArgs, Long: "One training step of a described model with every rank an actor: tensor " +
+			"parallelism 8, interleaved pipelines of two stages a rank, 16\nmicrobatches. An event is a message, " +
+			"timer or job end that a behaviour of actors/core handles; memory tracking and trace hash are on. The " +
+			"bare heap is an event loop of\nas many actors that do nothing, by turns with the steps. On all cores " +
+			"replicas run at once, with the same events. Folded is a step in which ranks that do the same run once: " +
+			"the events of all ranks a second.", Example: "  lfactor bench sim --ranks 1024,65536 --runs 3"}
 	ranks := c.Flags().IntSlice("ranks", []int{1024, 16384}, "sizes")
 	runs := c.Flags().Int("runs", 5, "runs of each size; the median counts")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -103,15 +100,13 @@ func simBench() *cobra.Command {
 		if form != "text" {
 			return cli.PrintJSON(all)
 		}
-		t := cli.TextTable("ranks", "mesh", "events a step", "median of a step", "events/s",
-			"of processor time", "best", "bare heap", "ratio", fmt.Sprintf("on %d cores", runtime.NumCPU()),
-			"folded", "process")
+		t := cli.TextTable("ranks", "mesh", "events a step", "median of a step", "events/s", "of processor time",
+			"best", "bare heap", "ratio", fmt.Sprintf("on %d cores", runtime.NumCPU()), "folded", "process")
 		for _, x := range all {
 			t.AppendRow(table.Row{x.Ranks, x.Mesh, x.Events, unit.Seconds(x.Seconds),
 				fmt.Sprintf("%.2f M", x.Rate/1e6), fmt.Sprintf("%.2f M", x.CPURate/1e6),
-				fmt.Sprintf("%.2f M", x.Best/1e6), fmt.Sprintf("%.2f M", x.Bare/1e6),
-				fmt.Sprintf("%.2f", x.Ratio), fmt.Sprintf("%.2f M", x.All/1e6),
-				fmt.Sprintf("%.0f M", x.Folded/1e6),
+				fmt.Sprintf("%.2f M", x.Best/1e6), fmt.Sprintf("%.2f M", x.Bare/1e6), fmt.Sprintf("%.2f", x.Ratio),
+				fmt.Sprintf("%.2f M", x.All/1e6), fmt.Sprintf("%.0f M", x.Folded/1e6),
 				fmt.Sprintf("%.2f GiB", float64(x.PeakRSS)/(1<<30))})
 		}
 		t.Render()

@@ -83,9 +83,8 @@ func stepBenchCommand() *cobra.Command {
 }
 
 func encodeBenchCommand() *cobra.Command {
-	c := &cobra.Command{Use: "encode",
-		Short: "Time what an autoencoder of models of diffusion takes to encode; " +
-			"bench/diffusion.py times the same in PyTorch beside it", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "encode", Short: "Time what an autoencoder of models of diffusion takes to encode; " +
+		"bench/diffusion.py times the same in PyTorch beside it", Args: cobra.NoArgs}
 	var e rates.Encode
 	f := c.Flags()
 	f.StringVar(&e.Model, "model", "", "folder with the autoencoder's config.json; weights are random")
@@ -101,8 +100,7 @@ func encodeBenchCommand() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, res, func(w io.Writer) {
-			fmt.Fprintf(w, "%s %s %d threads: %s (median of %d), %.0f MiB at most\n", e.Model, e.Size,
-				e.Threads,
+			fmt.Fprintf(w, "%s %s %d threads: %s (median of %d), %.0f MiB at most\n", e.Model, e.Size, e.Threads,
 				unit.Seconds(res.Median), e.Times, float64(res.PeakRSS)/(1<<20))
 		})
 	}
@@ -112,9 +110,8 @@ func encodeBenchCommand() *cobra.Command {
 func printStep(w io.Writer, s *rates.Step, res *rates.StepResult) {
 	mib := func(n int64) float64 { return float64(n) / (1 << 20) }
 	fmt.Fprintf(w, "%s %s %d threads: %.0f tokens/s (median of %d; best %.0f), loss %.4f → %.4f\n",
-		cmp.Or(s.Model, s.Shape),
-		s.Precision, s.Threads, res.TokensPerSecond,
-		len(res.Seconds), res.Best, res.Losses[0], res.Losses[len(res.Losses)-1])
+		cmp.Or(s.Model, s.Shape), s.Precision, s.Threads, res.TokensPerSecond, len(res.Seconds), res.Best,
+		res.Losses[0], res.Losses[len(res.Losses)-1])
 	fmt.Fprintf(w, "memory  tensors at most %.0f MiB, process %.0f MiB; above parameters, gradients and "+
 		"moments (%.0f MiB): %.0f and %.0f MiB\n", mib(res.PeakBytes), mib(res.PeakRSS),
 		mib(res.StateBytes), mib(res.PeakBytes-res.StateBytes), mib(res.PeakRSS-res.StateBytes))
@@ -122,10 +119,9 @@ func printStep(w io.Writer, s *rates.Step, res *rates.StepResult) {
 	if f.Seconds == 0 {
 		return // on a device whose peaks are not probed
 	}
-	fmt.Fprintf(w, "floor   %s: %.1f GFLOP of products and %.1f of attention at %.1f GFLOP/s, %.2f GB "+
-		"at %.1f GB/s; a step takes %s, the floor is %s of it\n", unit.Seconds(f.Seconds),
-		f.Products/1e9, f.Attention/1e9, f.Peak/1e9, f.Bytes/1e9, f.Memory/1e9, unit.Seconds(res.Median),
-		unit.Percent(res.OfFloor))
+	fmt.Fprintf(w, "floor   %s: %.1f GFLOP of products and %.1f of attention at %.1f GFLOP/s, %.2f GB at %.1f "+
+		"GB/s; a step takes %s, the floor is %s of it\n", unit.Seconds(f.Seconds), f.Products/1e9, f.Attention/1e9,
+		f.Peak/1e9, f.Bytes/1e9, f.Memory/1e9, unit.Seconds(res.Median), unit.Percent(res.OfFloor))
 	switch x := res.Library; {
 	case x == nil:
 	case x.Why != "":

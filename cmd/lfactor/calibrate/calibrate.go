@@ -31,12 +31,10 @@ func Command() *cobra.Command {
 			"copies; links between hosts are given values to be edited.", Args: cobra.MaximumNArgs(1)}
 	threads := c.Flags().Int("threads", max(1, runtime.GOMAXPROCS(0)/2), "threads of one rank")
 	device := c.Flags().String("device", kernels.CPU, "what is measured, as the key device says")
-	dtype := c.Flags().String("dtype", "",
-		"what is computed in, as train.precision says; fp32 on a processor and "+
-			"bf16 elsewhere if not said")
-	precision := c.Flags().String("precision", "",
-		"measure products in this train.low_precision beside bf16 "+
-			"instead, for the model of --run, and write the table that train.adaptive.policy reads")
+	dtype := c.Flags().String("dtype", "", "what is computed in, as train.precision says; fp32 on a processor and "+
+		"bf16 elsewhere if not said")
+	precision := c.Flags().String("precision", "", "measure products in this train.low_precision beside bf16 "+
+		"instead, for the model of --run, and write the table that train.adaptive.policy reads")
 	of := c.Flags().String("run", "", "run file whose model --precision measures")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *threads < 1 {
@@ -44,8 +42,7 @@ func Command() *cobra.Command {
 		}
 		if *precision != "" || *of != "" {
 			if *dtype != "" {
-				return exit.Usagef("--dtype %s: tables of --precision are of products in few bits beside bf16",
-					*dtype)
+				return exit.Usagef("--dtype %s: tables of --precision are of products in few bits beside bf16", *dtype)
 			}
 			return products(c, *precision, *of, *device, *threads, args)
 		}
@@ -105,8 +102,7 @@ func products(c *cobra.Command, precision, run, device string, threads int, args
 		return exit.Usagef("--precision %s: want a train.low_precision other than none", precision)
 	}
 	table, err := calibrate.Products(cfg, m, precision, threads, func(text string) {
-		fmt.Fprintln(os.Stderr,
-			text)
+		fmt.Fprintln(os.Stderr, text)
 	})
 	if err != nil {
 		return err

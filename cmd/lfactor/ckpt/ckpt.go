@@ -24,13 +24,11 @@ import (
 // Command is lfactor ckpt: work on checkpoints.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "ckpt", Short: "List, verify, convert, compare and prune checkpoints"}
-	c.AddCommand(
-		&cobra.Command{Use: "ls DIR", Short: "List the checkpoints of a directory, newest first",
-			Args: cobra.ExactArgs(1), RunE: ckptList},
-		&cobra.Command{Use: "verify PATH",
-			Short: "Read every byte of a checkpoint, or of all below a directory, and compare hashes",
-			Args:  cobra.ExactArgs(1), RunE: ckptVerify},
-		ckptDiffCommand(), ckptConvertCommand(), ckptPruneCommand(), loongCommand())
+	c.AddCommand(&cobra.Command{Use: "ls DIR", Short: "List the checkpoints of a directory, newest first",
+		Args: cobra.ExactArgs(1), RunE: ckptList}, &cobra.Command{Use: "verify PATH",
+		Short: "Read every byte of a checkpoint, or of all below a directory, and compare hashes",
+		Args:  cobra.ExactArgs(1), RunE: ckptVerify}, ckptDiffCommand(), ckptConvertCommand(), ckptPruneCommand(),
+		loongCommand())
 	return c
 }
 

@@ -32,9 +32,8 @@ func ckptDiffCommand() *cobra.Command {
 			"by the names of Hugging Face's files: forms differ in types, so what is wider is rounded " +
 			"to the narrower first.",
 		Args: cobra.ExactArgs(2)}
-	like := c.Flags().String("like", "",
-		"Hugging Face directory with config.json of the model, for a form that has none; A or B "+
-			"where it is one")
+	like := c.Flags().String("like", "", "Hugging Face directory with config.json of the model, for a form that "+
+		"has none; A or B where it is one")
 	numbers := c.Flags().Bool("numbers", false,
 		"compare numbers of two types in one form too: the wider rounded to the narrower")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -181,7 +180,6 @@ func (d *differ) sides(path, other string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", exit.Usagef("%s does not say which model it is of: name a directory with its config.json "+
-		"by --like",
+	return "", exit.Usagef("%s does not say which model it is of: name a directory with its config.json by --like",
 		path)
 }

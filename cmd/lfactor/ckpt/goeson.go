@@ -19,11 +19,9 @@ import (
 func (o *conversion) begin(src, dst string) error {
 	o.src, o.goal = src, o.to
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %d %v %t %t %t %d %q %d %d %d %d %d %t\n", o.to, o.dtype, o.divisible, o.grid,
-		o.average,
-		o.merge,
-		o.noOptim, o.shard,
-		o.quantize, o.upcycle, o.each, o.seed, o.calibrate.Tokens, o.calibrate.Group, o.calibrate.ActOrder)
+	fmt.Fprintf(h, "%q %q %d %v %t %t %t %d %q %d %d %d %d %d %t\n", o.to, o.dtype, o.divisible, o.grid, o.average,
+		o.merge, o.noOptim, o.shard, o.quantize, o.upcycle, o.each, o.seed, o.calibrate.Tokens, o.calibrate.Group,
+		o.calibrate.ActOrder)
 	program, err := os.Executable()
 	if err != nil {
 		return err
@@ -81,9 +79,8 @@ func (o *conversion) vacant(dst string) error {
 		return nil
 	}
 	if other {
-		return exit.Usagef("%s is of a conversion that was interrupted, of another source or with other "+
-			"flags, or whose "+
-			"source has changed since: repeat that one, or say --overwrite", dst)
+		return exit.Usagef("%s is of a conversion that was interrupted, of another source or with other flags, "+
+			"or whose source has changed since: repeat that one, or say --overwrite", dst)
 	}
 	if o.to == "gguf" {
 		if machine.Exists(dst) {

@@ -58,17 +58,14 @@ func (o *conversion) probe(w io.Writer, src, dst string) error {
 	}
 	after, _, _, err := o.logits(w, dst, src)
 	if err != nil {
-		return exit.With(fmt.Errorf("%s was written, and its logits cannot be had: %w; do not use it, "+
-			"and report the "+
-			"model", dst, err), exit.Corrupt)
+		return exit.With(fmt.Errorf("%s was written, and its logits cannot be had: %w; do not use it, and report "+
+			"the model", dst, err), exit.Corrupt)
 	}
 	most, share := apart(before, after)
 	if bound := o.bound(src, routed); len(before) != len(after) || !(share <= bound) {
-		return exit.With(fmt.Errorf("%s was written, and its logits differ from those of %s by %.3g of "+
-			"their size, at "+
-			"most by %.3g, where rounding explains %g: a tensor is wrong; do not use it, and compare "+
-			"the two by "+
-			"`lfactor ckpt diff`", dst, src, share, most, bound), exit.Corrupt)
+		return exit.With(fmt.Errorf("%s was written, and its logits differ from those of %s by %.3g of their size, "+
+			"at most by %.3g, where rounding explains %g: a tensor is wrong; do not use it, and compare the two "+
+			"by `lfactor ckpt diff`", dst, src, share, most, bound), exit.Corrupt)
 	}
 	fmt.Fprintf(w, "logits of a probe differ by at most %.3g (%.3g of their size)\n", most, share)
 	return nil
@@ -94,8 +91,7 @@ func (o *conversion) bound(src string, routed bool) float64 {
 
 // logits are those of a probe of a checkpoint of any form, nil where the model is larger than the limit;
 // size is that of its weights as float32, and routed says whether it is a mixture of experts.
-func (o *conversion) logits(w io.Writer, path, other string) (z []float32, size configs.Bytes, routed bool,
-	err error) {
+func (o *conversion) logits(w io.Writer, path, other string) (z []float32, size configs.Bytes, routed bool, err error) {
 	var m *trained.Trained
 	switch form(path) {
 	case "run":

@@ -36,23 +36,18 @@ func (o *conversion) quantizeFlags(c *cobra.Command) {
 	for _, m := range calibrate.Methods() {
 		by = append(by, m.Name+", "+m.Doc)
 	}
-	f.StringVar(&o.quantize, "quantize", "",
-		"round the weights of linear layers of a Hugging Face directory to "+
-			"nearest: "+strings.Join(docs, "; ")+"; or by what a text makes them read, with --calibrate: "+
-			strings.Join(by, "; ")+"; or, as qat, of a run with train.qat to the numbers that it has learnt with")
+	f.StringVar(&o.quantize, "quantize", "", "round the weights of linear layers of a Hugging Face directory "+
+		"to nearest: "+strings.Join(docs, "; ")+"; or by what a text makes them read, with --calibrate: "+
+		strings.Join(by, "; ")+"; or, as qat, of a run with train.qat to the numbers that it has learnt with")
 	f.StringVar(&o.calibrate.File, "calibrate", "", "with --quantize gptq or awq: file of text")
 	f.IntVar(&o.calibrate.Tokens, "calibrate-tokens", 1<<15,
-		"with --calibrate: tokens of the text that are read, "+
-			"in sequences of up to 512")
+		"with --calibrate: tokens of the text that are read, in sequences of up to 512")
 	f.IntVar(&o.calibrate.Group, "group-size", 0,
-		"with --calibrate: columns that share a scale; by default the most "+
-			"of 128, 64 and 32 that all matrices have")
-	f.BoolVar(&o.calibrate.ActOrder, "act-order", false,
-		"with --quantize gptq: columns take their turns from the one that reads the greatest numbers down, and "+
-			"make up groups so (desc_act)")
-	f.StringVar(&o.text, "perplexity", "",
-		"with --quantize: file of text of which the perplexity is printed, "+
-			"before and after")
+		"with --calibrate: columns that share a scale; by default the most of 128, 64 and 32 that all matrices have")
+	f.BoolVar(&o.calibrate.ActOrder, "act-order", false, "with --quantize gptq: columns take their turns from the "+
+		"one that reads the greatest numbers down, and make up groups so (desc_act)")
+	f.StringVar(&o.text, "perplexity", "", "with --quantize: file of text of which the perplexity is printed, before "+
+		"and after")
 }
 
 // checkQuantize holds the flags of few bits to each other.
@@ -150,8 +145,7 @@ func (o *conversion) rounded(c *cobra.Command, src, dst string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "perplexity %.4f before, %.4f after (%+.2f %%)\n", before, after,
-		100*(after/before-1))
+	fmt.Fprintf(os.Stderr, "perplexity %.4f before, %.4f after (%+.2f %%)\n", before, after, 100*(after/before-1))
 	return o.misread(c, dst)
 }
 
@@ -178,10 +172,8 @@ func perplexity(c *cobra.Command, dir, text string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	args := []string{"model.path=" + dir, "data.kind=text", "data.paths=[" + text + "]", "data.valid=[" +
-		text + "]",
-		fmt.Sprintf("data.seq_len=%d", min(textTokens, max(m.MaxPositions, 2))), "data.shuffle=false",
-		"train.steps=1",
+	args := []string{"model.path=" + dir, "data.kind=text", "data.paths=[" + text + "]", "data.valid=[" + text + "]",
+		fmt.Sprintf("data.seq_len=%d", min(textTokens, max(m.MaxPositions, 2))), "data.shuffle=false", "train.steps=1",
 		"train.global_batch=1", "train.micro_batch=1", fmt.Sprintf("train.eval_steps=%d", textSequences),
 		"plan.procs=1"}
 	cfg, err := configs.Load(configs.Request{Args: args, Getenv: os.Getenv})

@@ -18,21 +18,17 @@ import (
 // megatronFlags are those of Megatron's forms.
 func (o *conversion) megatronFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.IntVar(&o.divisible, "vocab-divisible", 128,
-		"with --to megatron or megatron-ranks: rows of the vocabulary are "+
-			"filled up to a multiple of this, Megatron's make-vocab-size-divisible-by, times --tp")
+	f.IntVar(&o.divisible, "vocab-divisible", 128, "with --to megatron or megatron-ranks: rows of the vocabulary "+
+		"are filled up to a multiple of this, Megatron's make-vocab-size-divisible-by, times --tp")
 	for _, x := range []struct {
 		to        *int
 		name, doc string
 	}{{&o.grid.TP, "tp", "tensor parallelism"}, {&o.grid.PP, "pp", "pipeline parallelism"},
-		{&o.grid.VP, "vp", "virtual stages of a rank of the pipeline"}, {&o.grid.EP, "ep",
-			"expert parallelism"}} {
-		f.IntVar(x.to, x.name, 1, "with --to megatron or megatron-ranks: ranks of "+x.doc+" that files "+
-			"are cut for")
+		{&o.grid.VP, "vp", "virtual stages of a rank of the pipeline"}, {&o.grid.EP, "ep", "expert parallelism"}} {
+		f.IntVar(x.to, x.name, 1, "with --to megatron or megatron-ranks: ranks of "+x.doc+" that files are cut for")
 	}
 	f.BoolVar(&o.noOptim, "no-optimizer", false,
-		"with --to megatron or lfactor: leave out what the optimizer "+
-			"of SRC keeps")
+		"with --to megatron or lfactor: leave out what the optimizer of SRC keeps")
 }
 
 // checkMegatron holds those flags to the others.
@@ -48,8 +44,7 @@ func (o *conversion) checkMegatron(c *cobra.Command) error {
 		}
 	}
 	if o.noOptim && o.to != "megatron" && o.to != "lfactor" {
-		return exit.Usagef("--no-optimizer is for --to megatron and --to lfactor: other forms have " +
-			"weights alone")
+		return exit.Usagef("--no-optimizer is for --to megatron and --to lfactor: other forms have weights alone")
 	}
 	return nil
 }
@@ -82,9 +77,8 @@ func (o *conversion) ownStates(dst string) (*torch.States, error) {
 	}
 	defer t.Close()
 	if t.Lora != nil || o.average {
-		fmt.Fprintf(os.Stderr, "note: %s: what the optimizer keeps is left out: it is of adapters, or "+
-			"of other weights than "+
-			"their average\n", o.src)
+		fmt.Fprintf(os.Stderr, "note: %s: what the optimizer keeps is left out: it is of adapters, or of other "+
+			"weights than their average\n", o.src)
 		return nil, nil
 	}
 	temp := filepath.Join(filepath.Dir(filepath.Clean(dst)), "."+filepath.Base(dst)+".states")

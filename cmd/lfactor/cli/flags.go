@@ -130,8 +130,7 @@ func (x Flag) usage() string {
 func (f Flags) Complete(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if n := len(args); n > 0 && !strings.HasPrefix(word, "-") {
 		for _, x := range f.all() {
-			if x.Value != "" && !x.Inline &&
-				(args[n-1] == "--"+x.Name || x.Short != "" && args[n-1] == "-"+x.Short) {
+			if x.Value != "" && !x.Inline && (args[n-1] == "--"+x.Name || x.Short != "" && args[n-1] == "-"+x.Short) {
 				return x.complete("", word)
 			}
 		}

@@ -53,8 +53,7 @@ func (p *Progress) Show(done, all, bytes int64, more func(wall time.Duration) st
 	}
 	p.bytes = bytes
 	if all > done && rate > 0 {
-		line += fmt.Sprintf("  eta %s",
-			time.Duration(float64(all-done)/rate*float64(time.Second)).Round(time.Second))
+		line += fmt.Sprintf("  eta %s", time.Duration(float64(all-done)/rate*float64(time.Second)).Round(time.Second))
 	}
 	fmt.Fprintf(p.out, "%s  %s\n", line, more(wall))
 }

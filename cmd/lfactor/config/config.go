@@ -17,8 +17,7 @@ import (
 // Command is lfactor config: work on configurations.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Check, explain and compare configurations"}
-	raw := func(use, short string, complete cobra.CompletionFunc,
-		run func(c *cobra.Command, args []string) error) {
+	raw := func(use, short string, complete cobra.CompletionFunc, run func(c *cobra.Command, args []string) error) {
 		c.AddCommand(&cobra.Command{Use: use, Short: short, DisableFlagParsing: true,
 			ValidArgsFunction: complete, RunE: func(c *cobra.Command, args []string) error {
 				for _, a := range args {
@@ -43,15 +42,14 @@ func Command() *cobra.Command {
 		return err
 	})
 	raw("diff A.yaml B.yaml", "Show the settings that differ", nil, configDiff)
-	raw("models", "List the published models that model.name takes", nil,
-		func(_ *cobra.Command, args []string) error {
-			form, err := formAlone("models", args)
-			if err != nil {
-				return err
-			}
-			return cli.EmitAs(cli.Out, form, configs.Models(),
-				func(w io.Writer) { fmt.Fprintln(w, strings.Join(configs.Models(), "\n")) })
-		})
+	raw("models", "List the published models that model.name takes", nil, func(_ *cobra.Command, args []string) error {
+		form, err := formAlone("models", args)
+		if err != nil {
+			return err
+		}
+		return cli.EmitAs(cli.Out, form, configs.Models(),
+			func(w io.Writer) { fmt.Fprintln(w, strings.Join(configs.Models(), "\n")) })
+	})
 	c.AddCommand(importCommand())
 	return c
 }

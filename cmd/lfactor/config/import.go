@@ -72,12 +72,7 @@ func importCommand() *cobra.Command {
 				fmt.Fprint(w, r.Text)
 				return
 			}
-			fmt.Fprintf(
-				os.Stderr,
-				"wrote %s; look at what differs above, then: lfactor config check %s\n",
-				*out,
-				*out,
-			)
+			fmt.Fprintf(os.Stderr, "wrote %s; look at what differs above, then: lfactor config check %s\n", *out, *out)
 		})
 	}
 	return c

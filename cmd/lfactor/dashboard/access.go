@@ -149,22 +149,15 @@ func (a *access) guard(next http.Handler) http.Handler {
 		role := a.who(r)
 		switch {
 		case role == 0:
-			http.Error(
-				w,
-				"open the link that lfactor has printed; each works once",
-				http.StatusUnauthorized,
-			)
+			http.Error(w, "open the link that lfactor has printed; each works once", http.StatusUnauthorized)
 		case r.Method == http.MethodGet || r.Method == http.MethodHead:
 			next.ServeHTTP(w, r)
 		case r.Method != http.MethodPost:
 			w.Header().Set("Allow", "GET, HEAD, POST")
 			http.Error(w, "no such method", http.StatusMethodNotAllowed)
 		case role != Admin || r.Header.Get("Origin") == "":
-			http.Error(
-				w,
-				"this session may look and change nothing: lfactor ui --admin prints a link that may",
-				http.StatusForbidden,
-			)
+			http.Error(w, "this session may look and change nothing: lfactor ui --admin prints a link that may",
+				http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -175,11 +168,7 @@ func (a *access) guard(next http.Handler) http.Handler {
 func (a *access) enter(w http.ResponseWriter, r *http.Request) {
 	session, role, ok := a.login(r.URL.Query().Get("token"))
 	if !ok {
-		http.Error(
-			w,
-			"this link has been used or is over; lfactor has printed another",
-			http.StatusUnauthorized,
-		)
+		http.Error(w, "this link has been used or is over; lfactor has printed another", http.StatusUnauthorized)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: a.cookie, Value: session, Path: "/", HttpOnly: true,

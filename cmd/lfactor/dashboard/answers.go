@@ -101,10 +101,7 @@ func jobsOf(f *folder, r *http.Request) (any, error) {
 	}
 	t := timeline{Actors: []string{}, Places: []string{}, Kinds: []string{}, Jobs: [][5]any{}, Live: live}
 	places := f.placesOf()
-	jobs = slices.DeleteFunc(
-		jobs,
-		func(j record.Job) bool { return j.Step > last || j.Step <= last-max(1, steps) },
-	)
+	jobs = slices.DeleteFunc(jobs, func(j record.Job) bool { return j.Step > last || j.Step <= last-max(1, steps) })
 	first := math.Inf(1)
 	for _, j := range jobs {
 		if j.Kind != "" {

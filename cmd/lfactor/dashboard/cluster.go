@@ -158,10 +158,8 @@ type clusterText struct {
 func (s *Server) clusterNow() clusterText {
 	runs := s.all()
 	now, events, err := s.cluster.look()
-	t := clusterText{Name: s.cluster.Name, Head: now.Head, Version: now.Version, Up: now.Up,
-		Heads: now.Heads,
-		Hosts: append([]head.Host{}, now.Hosts...), Jobs: []jobLine{}, Events: append([]head.Event{},
-			events...)}
+	t := clusterText{Name: s.cluster.Name, Head: now.Head, Version: now.Version, Up: now.Up, Heads: now.Heads,
+		Hosts: append([]head.Host{}, now.Hosts...), Jobs: []jobLine{}, Events: append([]head.Event{}, events...)}
 	if err != nil {
 		t.Wrong = err.Error()
 	}
@@ -173,8 +171,7 @@ func (s *Server) clusterNow() clusterText {
 	}
 	for _, j := range now.Jobs[max(0, len(now.Jobs)-clusterJobs):] {
 		l := jobLine{ID: j.ID, Name: j.Spec.Name, State: string(j.State), Why: j.Why, Hosts: j.Hosts,
-			Procs: len(j.Procs), Restarts: j.Restarts, Queued: j.Queued, Began: j.Began, Ended: j.Ended,
-			Run: -1}
+			Procs: len(j.Procs), Restarts: j.Restarts, Queued: j.Queued, Began: j.Began, Ended: j.Ended, Run: -1}
 		if i, ok := at[j.ID]; ok {
 			l.Run = i
 		}

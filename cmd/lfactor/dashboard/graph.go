@@ -159,10 +159,8 @@ func (g *graph) arrows(all []host.Status, named map[string]int, chain map[[2]int
 			if !known {
 				continue
 			}
-			g.Edges = append(
-				g.Edges,
-				arrow{From: i, To: to, Messages: e.Messages, Bytes: e.Bytes, Kinds: e.Kinds, Way: e.Way},
-			)
+			g.Edges = append(g.Edges,
+				arrow{From: i, To: to, Messages: e.Messages, Bytes: e.Bytes, Kinds: e.Kinds, Way: e.Way})
 		}
 		for _, h := range s.Wait.Held {
 			for k := mine; k < len(g.Edges); k++ {
@@ -183,11 +181,7 @@ func (g *graph) arrows(all []host.Status, named map[string]int, chain map[[2]int
 		return 0
 	}
 	slices.SortStableFunc(g.Edges, func(a, b arrow) int {
-		return cmp.Or(
-			matters(b)-matters(a),
-			cmp.Compare(b.Bytes, a.Bytes),
-			cmp.Compare(b.Messages, a.Messages),
-		)
+		return cmp.Or(matters(b)-matters(a), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Messages, a.Messages))
 	})
 	g.Edges = g.Edges[:edgesMax]
 	for i := range g.Edges {

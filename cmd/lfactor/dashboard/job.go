@@ -131,8 +131,7 @@ func (j *jobRun) recent() ([]record.Job, error) {
 			turn <- struct{}{}
 			defer func() { <-turn }()
 			var p agent.Piece
-			if j.cluster.do("GET", j.path("/files/"+control.RunJobs+"?proc="+itoa(n)), &p) == nil &&
-				p.Err == "" {
+			if j.cluster.do("GET", j.path("/files/"+control.RunJobs+"?proc="+itoa(n)), &p) == nil && p.Err == "" {
 				_ = json.Unmarshal(p.Data, &parts[n]) // one that does not answer is left out
 			}
 		})
@@ -192,9 +191,7 @@ func (m *mirror) pull(j *jobRun, name, path string) (more bool, err error) {
 			at = -1
 		}
 		var p agent.Piece
-		err := j.cluster.do("GET", j.path(path+"at="+strconv.FormatInt(at,
-			10)+"&mark="+hex.EncodeToString(m.mark)),
-			&p)
+		err := j.cluster.do("GET", j.path(path+"at="+strconv.FormatInt(at, 10)+"&mark="+hex.EncodeToString(m.mark)), &p)
 		if err != nil {
 			return false, err
 		}
@@ -239,8 +236,7 @@ func (j *jobRun) told(name string, r *http.Request) (any, error) {
 		return nil, err
 	}
 	var p agent.Piece
-	err = j.cluster.doWithin(toldWithin, "GET", j.path("/files/"+name+"?at="+strconv.FormatInt(step, 10)),
-		&p)
+	err = j.cluster.doWithin(toldWithin, "GET", j.path("/files/"+name+"?at="+strconv.FormatInt(step, 10)), &p)
 	if err == nil && p.Err != "" {
 		err = errors.New(p.Err)
 	}

@@ -149,8 +149,7 @@ func stepOf(n int64) *int64 {
 }
 
 func earlier(a, b spoken) int {
-	return cmp.Or(cmp.Compare(a.Time, b.Time), strings.Compare(a.Actor, b.Actor), strings.Compare(a.Text,
-		b.Text))
+	return cmp.Or(cmp.Compare(a.Time, b.Time), strings.Compare(a.Actor, b.Actor), strings.Compare(a.Text, b.Text))
 }
 
 // sum is what an actor's device did in a step.

@@ -89,13 +89,7 @@ func (s *Server) planOf(f *folder, _ *http.Request) (any, error) {
 	for i := range t.Ranks {
 		t.Ranks[i].Held = held[rankName(t.Ranks[i].Rank)]
 	}
-	t.Measured, t.MFUWas, t.WaitWas = f.curves.recent(
-		"seconds",
-	), f.curves.recent(
-		"mfu",
-	), f.curves.recent(
-		"wait",
-	)
+	t.Measured, t.MFUWas, t.WaitWas = f.curves.recent("seconds"), f.curves.recent("mfu"), f.curves.recent("wait")
 	t.PeakWas = f.curves.recent("memory")
 	return t, nil
 }
@@ -125,9 +119,7 @@ func (s *Server) layOut(f *folder) (t planText, err error) {
 	}
 	if err := setup.Vocabulary(cfg); err != nil {
 		return t, fmt.Errorf(
-			"%w; lfactor ui reads the run's files from the folder that it is started in, as the run did",
-			err,
-		)
+			"%w; lfactor ui reads the run's files from the folder that it is started in, as the run did", err)
 	}
 	j, err := layout.FromConfig(cfg)
 	if err != nil {

@@ -48,17 +48,15 @@ const rowsPatience = 10 * time.Minute
 // rowsPage makes a page, one at a time, or says with which status there is none.
 func (s *Server) rowsPage(f *folder, r *http.Request) (body []byte, status int, err error) {
 	if !s.viewing.TryLock() {
-		return nil, http.StatusServiceUnavailable,
-			errors.New("such a page is being made; ask again when it is there")
+		return nil, http.StatusServiceUnavailable, errors.New("such a page is being made; ask again when it is there")
 	}
 	defer s.viewing.Unlock()
 	switch {
 	case f.simulated():
 		err = errors.New("a simulated step has no rows")
 	case f.job != nil:
-		err = errors.New("rows of a cluster's job are not told here, since who may look at " +
-			"jobs may not read their data; " +
-			"lfactor data view --run DIR shows them on a host that has it")
+		err = errors.New("rows of a cluster's job are not told here, since who may look at jobs may not read their " +
+			"data; lfactor data view --run DIR shows them on a host that has it")
 	}
 	if err != nil {
 		return nil, http.StatusUnprocessableEntity, err

@@ -71,25 +71,19 @@ func New(port int, o Options) *Server {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.file("index.html"))
-	mux.HandleFunc(
-		"GET /page/{name...}",
-		func(w http.ResponseWriter, r *http.Request) { s.file(r.PathValue("name"))(w, r) },
-	)
-	mux.HandleFunc(
-		"GET /favicon.ico",
-		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
-	)
+	mux.HandleFunc("GET /page/{name...}",
+		func(w http.ResponseWriter, r *http.Request) { s.file(r.PathValue("name"))(w, r) })
+	mux.HandleFunc("GET /favicon.ico",
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	if o.Cluster != nil {
 		s.cluster = &cluster{Cluster: o.Cluster, runs: map[string]*folder{}}
 	}
 	mux.HandleFunc("GET /api/runs", s.list)
 	mux.HandleFunc("GET /api/cluster", s.clusterOf)
 	mux.HandleFunc("GET /api/stream", s.stream)
-	for name, f := range map[string]func(*folder, *http.Request) (any, error){"series": seriesOf,
-		"graph": graphNow,
-		"jobs":  jobsOf, "events": eventsOf, "logs": logsOf, "data": dataOf, "checkpoints": checkpointsOf,
-		"samples": samplesOf,
-		"plan":    s.planOf, "settings": settingsOf} {
+	for name, f := range map[string]func(*folder, *http.Request) (any, error){"series": seriesOf, "graph": graphNow,
+		"jobs": jobsOf, "events": eventsOf, "logs": logsOf, "data": dataOf, "checkpoints": checkpointsOf,
+		"samples": samplesOf, "plan": s.planOf, "settings": settingsOf} {
 		mux.HandleFunc("GET /api/runs/{id}/"+name, s.about(f))
 	}
 	mux.HandleFunc("GET /runs/{id}/rows", s.rows)

@@ -21,11 +21,9 @@ func dataBench() *cobra.Command {
 	c.Flags().Int64Var(&b.Samples, "samples", 0,
 		"samples to read, going over the data again as needed; by default each once")
 	c.Flags().IntVar(&b.Readers, "readers", 1, "shards read at once")
-	c.Flags().IntVar(&b.Side, "decode", 0,
-		"also decode images and resize them to a square of so many pixels")
-	chunk := c.Flags().Int("chunk", 0,
-		"recordings of robots: frames in an order that is drawn, each with so many actions and its "+
-			"pictures decoded")
+	c.Flags().IntVar(&b.Side, "decode", 0, "also decode images and resize them to a square of so many pixels")
+	chunk := c.Flags().Int("chunk", 0, "recordings of robots: frames in an order that is drawn, each with so many "+
+		"actions and its pictures decoded")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if b.Readers < 1 || b.Samples < 0 || b.Side < 0 {
 			return exit.Usagef("--readers %d, --samples %d, --decode %d: want positive numbers", b.Readers,

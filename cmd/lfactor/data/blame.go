@@ -60,8 +60,7 @@ func dataBlame() *cobra.Command {
 			}
 		}
 		if err = cli.Emit(c, b, b.judged); err == nil && wrong > 0 {
-			err = exit.With(fmt.Errorf("%d of %d answers have another reward or advantage than was logged",
-				wrong,
+			err = exit.With(fmt.Errorf("%d of %d answers have another reward or advantage than was logged", wrong,
 				len(b.Rewards)), exit.Failed)
 		}
 		return err
@@ -125,10 +124,8 @@ func (b *Blame) judged(w io.Writer) {
 		if j.Wrong {
 			mark = "!"
 		}
-		fmt.Fprintf(w,
-			"%s sample %d answer %d, weights behind step %d: %q to %q: reward %s, now %s; advantage %.4g",
-			mark, j.Sample, j.Index, j.Version, j.Text, j.Prompt, number(j.Was, j.Fault), number(j.Now,
-				j.Why),
+		fmt.Fprintf(w, "%s sample %d answer %d, weights behind step %d: %q to %q: reward %s, now %s; advantage %.4g",
+			mark, j.Sample, j.Index, j.Version, j.Text, j.Prompt, number(j.Was, j.Fault), number(j.Now, j.Why),
 			j.Advantage)
 		if j.Follows != j.Advantage {
 			fmt.Fprintf(w, ", and %.4g follows from the rewards", j.Follows)

@@ -25,9 +25,8 @@ type spreadFlags struct {
 func spreads(c *cobra.Command, files func(args []string) []string) {
 	s := &spreadFlags{}
 	f := c.Flags()
-	f.StringVar(&s.cluster, "cluster", "",
-		"share the input out over the hosts of a cluster, which find it at "+
-			"the same path; \"current\" is the one made last")
+	f.StringVar(&s.cluster, "cluster", "", "share the input out over the hosts of a cluster, which find it at the "+
+		"same path; \"current\" is the one made last")
 	f.IntVar(&s.hosts, "hosts", 0, "hosts of the cluster; 0 is as many as there are")
 	f.BoolVar(&s.detach, "detach", false, "leave the job to the cluster and end")
 	here := c.RunE

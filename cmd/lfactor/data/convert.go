@@ -23,14 +23,12 @@ func dataConvert() *cobra.Command {
 	for _, t := range format.SampleTypes() {
 		names = append(names, fmt.Sprintf("  %-20s %s", t.Name, t.Doc))
 	}
-	c := &cobra.Command{Use: "convert",
-		Short: "Turn annotations, images and videos into webdataset shards for Energon", Args: cobra.NoArgs,
-		Long: "The options are those of LoongForge's convert_to_webdataset.py. Each entry of the " +
-			"annotations becomes a sample with its\n" +
-			"media; Python's webdataset and Megatron-Energon read the result. A conversion that was cut " +
-			"off goes on when it is started again.\n" +
-			"Entries that cannot be used are listed in OUTPUT_DIR/quarantine.jsonl.\n\nSample types " +
-			"(any other name is written as raw samples):\n" + strings.Join(names, "\n")}
+	c := &cobra.Command{Use: "convert", Short: "Turn annotations, images and videos into webdataset shards for Energon",
+		Args: cobra.NoArgs, Long: "The options are those of LoongForge's convert_to_webdataset.py. Each entry " +
+			"of the annotations becomes a sample with its\nmedia; Python's webdataset and Megatron-Energon read the " +
+			"result. A conversion that was cut off goes on when it is started again.\nEntries that cannot be used " +
+			"are listed in OUTPUT_DIR/quarantine.jsonl.\n\nSample types (any other name is written as raw samples):\n" +
+			strings.Join(names, "\n")}
 	var conf jobs.ConvertConfig
 	f := c.Flags()
 	f.StringVar(&conf.OutputDir, "output_dir", "", "folder to write shards into")
@@ -38,16 +36,13 @@ func dataConvert() *cobra.Command {
 	f.StringVar(&conf.ImageDir, "image_dir", "", "folder that paths of images are relative to")
 	f.StringVar(&conf.VideoDir, "video_dir", "", "folder that paths of videos are relative to")
 	f.Int64Var(&conf.MaxCount, "maxcount", 10_000, "samples of a shard")
-	f.Int64Var(&conf.MaxSize, "maxsize", 3_000_000_000,
-		"bytes of files of a shard, after which the next begins")
+	f.Int64Var(&conf.MaxSize, "maxsize", 3_000_000_000, "bytes of files of a shard, after which the next begins")
 	f.StringVar(&conf.Media, "media", "image", "mix, image or video")
 	f.StringVar(&conf.Messages, "columns_messages", "messages", "key of the messages")
 	f.StringVar(&conf.SampleType, "sample_type", "", "type of the samples")
 	f.IntVar(&conf.Workers, "workers", runtime.NumCPU(), "entries read at once")
-	f.Int64Var(&conf.MediaBytesMax, "max-media-bytes", 1<<30,
-		"bytes from which on an image or video is set aside")
-	f.Int64Var(&conf.Budget.Count, "quarantine", 100,
-		"entries that may be set aside before it stops with exit code 4")
+	f.Int64Var(&conf.MediaBytesMax, "max-media-bytes", 1<<30, "bytes from which on an image or video is set aside")
+	f.Int64Var(&conf.Budget.Count, "quarantine", 100, "entries that may be set aside before it stops with exit code 4")
 	for _, name := range []string{"output_dir", "json_file", "sample_type"} {
 		if err := c.MarkFlagRequired(name); err != nil {
 			panic(err)
@@ -56,8 +51,7 @@ func dataConvert() *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		p := newProgress(c.ErrOrStderr())
 		conf.Progress = func(r jobs.ConvertReport) {
-			p.show(r.Read, r.Entries, r.Bytes, fmt.Sprintf("%d shards, %d set aside", r.Shards, r.Bad),
-				r.Stages)
+			p.show(r.Read, r.Entries, r.Bytes, fmt.Sprintf("%d shards, %d set aside", r.Shards, r.Bad), r.Stages)
 		}
 		return everywhere(c, conf.OutputDir, func() (dataset.Work, func(), error) {
 			return jobs.ConvertWork([]jobs.ConvertConfig{conf})

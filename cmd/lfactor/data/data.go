@@ -18,10 +18,9 @@ import (
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "data", Short: "Look into data sets, and into what a run read of them",
 		Long: "PATH is a file, a folder or a pattern (\"shards/*.jsonl\", \"s-{000..010}.tar\") in any format that training reads."}
-	c.AddCommand(dataBench(), dataConvert(), dataPack(), dataTokenizer(), dataFast(), dataRobots(),
-		dataTokenize(), dataIngest(), dataRoom(), dataRun(),
-		dataReshard(), dataServe(), dataPreview(), dataView(),
-		dataLint(), dataStat(), dataIndex(), dataQuarantine(), dataBlame())
+	c.AddCommand(dataBench(), dataConvert(), dataPack(), dataTokenizer(), dataFast(), dataRobots(), dataTokenize(),
+		dataIngest(), dataRoom(), dataRun(), dataReshard(), dataServe(), dataPreview(), dataView(), dataLint(),
+		dataStat(), dataIndex(), dataQuarantine(), dataBlame())
 	return c
 }
 

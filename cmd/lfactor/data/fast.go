@@ -18,10 +18,9 @@ is the folder that gets the files, which are those of physical-intelligence/fast
 
 // dataFast makes the tokenizer of a policy's actions.
 func dataFast() *cobra.Command {
-	c := &cobra.Command{Use: "fast RUN.yaml [key=value…]",
-		Short: "Make FAST's tokenizer of a robot's actions", Long: fastHelp,
-		Example: "  lfactor data fast policy.yaml policy.fast=actions --vocab 1024",
-		Args:    cobra.MinimumNArgs(1)}
+	c := &cobra.Command{Use: "fast RUN.yaml [key=value…]", Short: "Make FAST's tokenizer of a robot's actions",
+		Long: fastHelp, Example: "  lfactor data fast policy.yaml policy.fast=actions --vocab 1024",
+		Args: cobra.MinimumNArgs(1)}
 	f := c.Flags()
 	vocab := f.Int("vocab", 1024, "tokens at most: the coefficients that there are, and pairs of them")
 	scale := f.Float64("scale", 10,

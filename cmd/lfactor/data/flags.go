@@ -18,8 +18,7 @@ type sftFlags struct {
 func (s *sftFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&s.file, "dataset-config", "",
 		"file with names of keys and roles, as LoongForge's sft_dataset_config.yaml")
-	c.Flags().StringVar(&s.name, "dataset", "",
-		"entry of --dataset-config, or one of those that LoongForge comes with")
+	c.Flags().StringVar(&s.name, "dataset", "", "entry of --dataset-config, or one of those that LoongForge comes with")
 	c.Flags().BoolVar(&s.media, "media", false,
 		"conversations in JSON or Parquet come with the images and videos that they name")
 }

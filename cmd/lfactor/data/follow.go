@@ -36,21 +36,18 @@ func followFlags(c *cobra.Command) *follow {
 	c.Flags().StringVar(&f.From, "from", "files", "what --follow names: "+strings.Join(kinds, "; "))
 	c.Flags().StringVar(&f.Output, "to", "", "folder of the data set that grows")
 	c.Flags().IntVar(&f.Shards, "generation", 1, "shards that come into the data set together")
-	c.Flags().DurationVar(&f.Settle, "settle", 2*time.Second,
-		"a file is whole when it has stayed as it is for so long")
+	c.Flags().DurationVar(&f.Settle, "settle", 2*time.Second, "a file is whole when it has stayed as it is for so long")
 	c.Flags().StringVar(&f.Marker, "marker", "",
 		"a file is whole when a file of its name with this ending is there too")
 	c.Flags().DurationVar(&f.idle, "idle", 0,
-		"end the data set when for so long nothing has come, or no run has gone on that shards wait "+
-			"for; 0 never does")
+		"end the data set when for so long nothing has come, or no run has gone on that shards wait for; 0 never does")
 	c.Flags().DurationVar(&f.every, "every", 0,
 		"how often the producer's place is looked at; 0 is 200ms for a folder and 1s for a store, a list or a queue")
 	c.Flags().IntVar(&f.Ahead, "ahead", 0,
 		"generations that the data set may be in front of that of the slowest run of --consumer; 0 takes all")
 	c.Flags().StringArrayVar(&f.Consumers, "consumer", nil,
 		"folder of a run (log.dir) that learns the data set; several times for several runs")
-	c.Flags().StringVar(&f.Open.TextKey, "text-key", "",
-		"key or column that holds the text (default \"text\")")
+	c.Flags().StringVar(&f.Open.TextKey, "text-key", "", "key or column that holds the text (default \"text\")")
 	return f
 }
 
@@ -63,13 +60,11 @@ const (
 // run follows until it is interrupted or idle.
 func (f *follow) run(c *cobra.Command, args []string) error {
 	if len(args) > 0 || f.Output == "" || f.Shards < 1 || f.Settle < 0 {
-		return exit.Usagef("--follow wants --to, no JOB, a generation of at least one shard, and no " +
-			"negative time")
+		return exit.Usagef("--follow wants --to, no JOB, a generation of at least one shard, and no negative time")
 	}
 	if f.Ahead < 0 || (f.Ahead > 0) != (len(f.Consumers) > 0) {
-		return exit.Usagef("--ahead wants a number of generations from 1 on and the runs that learn " +
-			"them, --consumer DIR, " +
-			"and these want it")
+		return exit.Usagef("--ahead wants a number of generations from 1 on and the runs that learn them, --consumer " +
+			"DIR, and these want it")
 	}
 	for i, dir := range f.Consumers {
 		f.Consumers[i] = filepath.Join(dir, run.LedgerName)
@@ -94,20 +89,17 @@ func (f *follow) run(c *cobra.Command, args []string) error {
 		return exit.Usagef("--from %s: shards come from %s", f.From, strings.Join(names, ", "))
 	}
 	r, err := jobs.Follow(c.Context(), f.FollowConfig, every, f.idle, func(r jobs.FollowReport) {
-		fmt.Fprintf(c.ErrOrStderr(), "%d shards in %d generations, %d waiting, %d events in quarantine\n",
-			r.Shards,
+		fmt.Fprintf(c.ErrOrStderr(), "%d shards in %d generations, %d waiting, %d events in quarantine\n", r.Shards,
 			r.Generations, r.Waiting, r.Quarantined)
 	})
 	if err != nil {
 		return err
 	}
 	return cli.Emit(c, r, func(w io.Writer) {
-		fmt.Fprintf(w, "%d generations of %d shards, %d bytes; %d events in quarantine\ntrain on "+
-			"%s/manifest.jsonl with "+
-			"data.follow=true\n", r.Generations, r.Shards, r.Bytes, r.Quarantined, f.Output)
+		fmt.Fprintf(w, "%d generations of %d shards, %d bytes; %d events in quarantine\ntrain on %s/manifest.jsonl "+
+			"with data.follow=true\n", r.Generations, r.Shards, r.Bytes, r.Quarantined, f.Output)
 		if r.Ended && r.Held > 0 {
-			fmt.Fprintf(w, "%d whole shards were left: no run of --consumer has gone on for %v\n", r.Held,
-				f.idle)
+			fmt.Fprintf(w, "%d whole shards were left: no run of --consumer has gone on for %v\n", r.Held, f.idle)
 		}
 	})
 }
@@ -122,8 +114,7 @@ both. Lost are shards that were refused, or removed before they were taken, by t
 func dataRoom() *cobra.Command {
 	c := &cobra.Command{Use: "room FOLDER", Short: "Say how many shards a data set that grows has room for",
 		Args: cobra.ExactArgs(1), Long: roomHelp}
-	wait := c.Flags().Duration("wait", 0,
-		"wait so long for room, and fail if none comes; without it 0 is an answer")
+	wait := c.Flags().Duration("wait", 0, "wait so long for room, and fail if none comes; without it 0 is an answer")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(c.Context(), *wait)
 		defer cancel()
@@ -140,9 +131,8 @@ func dataRoom() *cobra.Command {
 				if c.Context().Err() != nil {
 					return c.Context().Err()
 				}
-				return fmt.Errorf("%s has no room: %d shards are granted and as many are taken; ask "+
-					"again when the "+
-					"runs are further", args[0], credits.Granted)
+				return fmt.Errorf("%s has no room: %d shards are granted and as many are taken; ask again when "+
+					"the runs are further", args[0], credits.Granted)
 			case <-time.After(lookEvery):
 			}
 		}

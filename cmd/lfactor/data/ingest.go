@@ -52,8 +52,7 @@ func dataIngest() *cobra.Command {
 		}
 		return everywhere(c, job.Output, func() (dataset.Work, func(), error) {
 			return setup.IngestWork(job)
-		},
-			func(hosts dataset.Remote) error { return ingest(c, job, hosts) })
+		}, func(hosts dataset.Remote) error { return ingest(c, job, hosts) })
 	}
 	spreads(c, func(args []string) []string { return args })
 	return c

@@ -23,17 +23,14 @@ type lintReport struct{ *setup.LintReport }
 func dataLint() *cobra.Command {
 	c := &cobra.Command{Use: "lint [PATH…] [--config RUN.yaml]",
 		Short: "Read data to the end and list what training would set aside",
-		Long: "With --config the training data of that run is read as the run would: with its " +
-			"tokenizer, chat template, processor and lengths; words behind\n" +
-			"are KEY=VALUE. Without, files are read, and with --model also made tokens of. Also " +
-			"reported are samples with the key of an earlier one,\n" +
-			"and shards of an Energon data set that have other counts than it says. The exit code is 4 " +
-			"if anything is found."}
+		Long: "With --config the training data of that run is read as the run would: with its tokenizer, " +
+			"chat template, processor and lengths; words behind\nare KEY=VALUE. Without, files are read, and with " +
+			"--model also made tokens of. Also reported are samples with the key of an earlier one,\nand shards " +
+			"of an Energon data set that have other counts than it says. The exit code is 4 if anything is found."}
 	o, named := openFlags(c), &sftFlags{}
 	named.add(c)
 	var config, model string
-	c.Flags().StringVar(&config, "config", "",
-		"file of a run whose training data is read as it would read it")
+	c.Flags().StringVar(&config, "config", "", "file of a run whose training data is read as it would read it")
 	c.Flags().StringVar(&model, "model", "",
 		"folder of a model, whose tokenizer has to know all ids and whose template all conversations")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -95,9 +92,8 @@ func (r lintReport) report(c *cobra.Command) error {
 
 func dataStat() *cobra.Command {
 	c := &cobra.Command{Use: "stat PATH…", Short: "Count documents, their lengths and parts",
-		Args: cobra.MinimumNArgs(1),
-		Long: "Lengths are bytes; with --model they are tokens, as training would see them, and " +
-			"documents that give none are bad."}
+		Args: cobra.MinimumNArgs(1), Long: "Lengths are bytes; with --model they are tokens, as training would " +
+			"see them, and documents that give none are bad."}
 	o, named := openFlags(c), &sftFlags{}
 	named.add(c)
 	var model, kind string

@@ -24,11 +24,10 @@ func dataPack() *cobra.Command {
 	}
 	c := &cobra.Command{Use: "pack [CONFIG.yaml]",
 		Short: "Pack the samples of shards into samples of one length, offline", Args: cobra.MaximumNArgs(1),
-		Long: "Samples are counted with the model's tokenizer, chat template and processor, laid into " +
-			"rows, and written as shards of several\n" +
-			"conversations a sample. CONFIG.yaml is one of LoongForge's offline packing; flags go " +
-			"before it. A run that was cut off goes on\n" +
-			"when it is started again.\n\nAlgorithms:\n" + strings.Join(names, "\n")}
+		Long: "Samples are counted with the model's tokenizer, chat template and processor, laid into rows, " +
+			"and written as shards of several\nconversations a sample. CONFIG.yaml is one of LoongForge's offline " +
+			"packing; flags go before it. A run that was cut off goes on\nwhen it is started again.\n\nAlgorithms:\n" +
+			strings.Join(names, "\n")}
 	var j setup.PackJob
 	f := c.Flags()
 	f.StringVar(&j.Input, "input", "", "shards to pack: a folder of Energon's, a shard or a pattern")
@@ -43,8 +42,7 @@ func dataPack() *cobra.Command {
 	f.Int64Var(&j.MaxCount, "maxcount", 10_000, "packed samples of a shard")
 	f.Int64Var(&j.MaxSize, "maxsize", 2_000_000_000, "bytes of files of a shard")
 	f.IntVar(&j.Workers, "workers", runtime.NumCPU(), "samples counted at once")
-	f.Int64Var(&j.Budget.Count, "quarantine", 100,
-		"samples that may be set aside before it stops with exit code 4")
+	f.Int64Var(&j.Budget.Count, "quarantine", 100, "samples that may be set aside before it stops with exit code 4")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if err := j.Load(args[0], func(flag string) bool { return c.Flags().Changed(flag) }); err != nil {
@@ -59,15 +57,13 @@ func dataPack() *cobra.Command {
 
 // runPack carries out a job and prints what it did.
 func runPack(c *cobra.Command, j *setup.PackJob) error {
-	for name, v := range map[string]string{"--input": j.Input, "--output_dir": j.OutputDir,
-		"--model": j.Model} {
+	for name, v := range map[string]string{"--input": j.Input, "--output_dir": j.OutputDir, "--model": j.Model} {
 		if v == "" {
 			return exit.Usagef("%s is not given", name)
 		}
 	}
 	p := newProgress(c.ErrOrStderr())
-	j.Progress = func(step string, done, all int64,
-		stages []dataset.Stage) {
+	j.Progress = func(step string, done, all int64, stages []dataset.Stage) {
 		p.show(done, all, 0, step, stages)
 	}
 	return everywhere(c, j.OutputDir, j.Work, func(hosts dataset.Remote) error {
@@ -77,11 +73,9 @@ func runPack(c *cobra.Command, j *setup.PackJob) error {
 			return dataError(c.Context(), err)
 		}
 		return cli.Emit(c, r, func(w io.Writer) {
-			fmt.Fprintf(w, "%s: %d samples in %d packs of %d tokens, %.1f %% full, in %d shards\n",
-				j.OutputDir,
+			fmt.Fprintf(w, "%s: %d samples in %d packs of %d tokens, %.1f %% full, in %d shards\n", j.OutputDir,
 				r.Samples, r.Packs, j.Tokens, 100*r.Fill, r.Shards)
-			fmt.Fprintf(w, "not packed: %d over %d tokens, %d left by the algorithm, %d set aside\n",
-				r.Overlong,
+			fmt.Fprintf(w, "not packed: %d over %d tokens, %d left by the algorithm, %d set aside\n", r.Overlong,
 				j.Tokens, r.Left, r.Bad)
 		})
 	})
@@ -130,11 +124,9 @@ func dataTokenize() *cobra.Command {
 		}
 		p := newProgress(c.ErrOrStderr())
 		out := prefix + "_" + keys + "_document"
-		o := jobs.TokenizeOptions{Vocab: tok.VocabSize(), EOD: end,
-			Quarantine: q, Workers: workers, Budget: dataset.Budget{Count: budget}, Context: c.Context(),
-			Progress: func(done int64) {
-				p.show(done, src.Len(), 0,
-					fmt.Sprintf("%d set aside", len(q.List())), nil)
+		o := jobs.TokenizeOptions{Vocab: tok.VocabSize(), EOD: end, Quarantine: q, Workers: workers,
+			Budget: dataset.Budget{Count: budget}, Context: c.Context(), Progress: func(done int64) {
+				p.show(done, src.Len(), 0, fmt.Sprintf("%d set aside", len(q.List())), nil)
 			}}
 		return everywhere(c, out, func() (dataset.Work, func(), error) {
 			return jobs.TokenizeWork(src, tok, o), func() {}, nil

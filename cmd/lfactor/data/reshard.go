@@ -49,10 +49,8 @@ func dataReshard() *cobra.Command {
 			out["files"] = *files
 		}
 		file := map[string]any{"output": *to, "quarantine": *quarantine,
-			"inputs": []map[string]any{{"name": "input", "paths": args, "format": o.Format,
-				"text_key": o.TextKey,
-				"split":    o.Split, "max_bytes": o.BytesMax, "shuffle": *shuffle}},
-			"outputs": []map[string]any{out}}
+			"inputs": []map[string]any{{"name": "input", "paths": args, "format": o.Format, "text_key": o.TextKey,
+				"split": o.Split, "max_bytes": o.BytesMax, "shuffle": *shuffle}}, "outputs": []map[string]any{out}}
 		if *workers != 0 {
 			file["workers"] = *workers
 		}

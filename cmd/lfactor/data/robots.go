@@ -28,11 +28,9 @@ func dataRobots() *cobra.Command {
 	to := f.String("to", "", "folder that gets the data set; a new one")
 	f.StringVar(&keys.Action, "action", "action", "column that has the actions, as policy.action_key")
 	f.StringVar(&keys.State, "state", "observation.state", "column that has the state, as policy.state_key")
-	f.Float64Var(&keys.FPS, "fps", 10,
-		"frames a second: bags are brought to them, and others are said to have them")
+	f.Float64Var(&keys.FPS, "fps", 10, "frames a second: bags are brought to them, and others are said to have them")
 	f.StringArrayVar(&keys.Cameras, "camera", nil,
-		"camera that is written, as observation.images.top; may be given "+
-			"several times, and all are without")
+		"camera that is written, as observation.images.top; may be given several times, and all are without")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *to == "" {
 			return exit.Usagef("--to: name a new folder")

@@ -59,9 +59,8 @@ func stepsHelp() string {
 }
 
 func dataRun() *cobra.Command {
-	c := &cobra.Command{Use: "run RECIPE.yaml",
-		Short: "Make a corpus clean: a dataflow of filters and deduplication",
-		Args:  cobra.ExactArgs(1), Long: runHelp + stepsHelp()}
+	c := &cobra.Command{Use: "run RECIPE.yaml", Short: "Make a corpus clean: a dataflow of filters and deduplication",
+		Args: cobra.ExactArgs(1), Long: runHelp + stepsHelp()}
 	dry := c.Flags().Bool("plan", false, "show the plan and end")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r, err := recipe.Load(args[0])
@@ -120,8 +119,7 @@ func writePlan(w io.Writer, p *recipe.Plan) {
 		}
 		fmt.Fprintf(w, "  %-20s %-18s %9.1f s  %s\n", s.Name, s.Step, s.Seconds, kept)
 	}
-	fmt.Fprintf(w, "predicted from %d documents: %.1f s with %d workers, %s of work on disk\n", p.Sampled,
-		p.Seconds,
+	fmt.Fprintf(w, "predicted from %d documents: %.1f s with %d workers, %s of work on disk\n", p.Sampled, p.Seconds,
 		p.Workers, unit.Bytes(float64(p.Work)))
 }
 

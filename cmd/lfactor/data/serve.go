@@ -23,11 +23,9 @@ The header X-Next-Token, and next_token in the metadata of the schema, begin the
 last token goes on exactly, here or with another server of the same run file. docs/data.md has a client for PyTorch.`
 
 func dataServe() *cobra.Command {
-	c := &cobra.Command{Use: "serve RUN.yaml [KEY=VALUE…]",
-		Short: "Give the batches of a run's data to other trainers",
-		Long:  serveHelp, Args: cobra.MinimumNArgs(1)}
-	listen := c.Flags().String("listen", "127.0.0.1:8790",
-		"address to listen on; whoever reaches it reads the data")
+	c := &cobra.Command{Use: "serve RUN.yaml [KEY=VALUE…]", Short: "Give the batches of a run's data to other trainers",
+		Long: serveHelp, Args: cobra.MinimumNArgs(1)}
+	listen := c.Flags().String("listen", "127.0.0.1:8790", "address to listen on; whoever reaches it reads the data")
 	log := c.Flags().String("quarantine", "",
 		"folder that gets quarantine.jsonl, with the documents that were set aside")
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -38,15 +38,13 @@ lfactor data run has dropped. A page that has enough says what it leaves out.`
 
 func dataView() *cobra.Command {
 	c := &cobra.Command{Use: "view [PATH…] [--config RUN.yaml [KEY=VALUE…]] [--run DIR] [--dropped DROPPED.jsonl]",
-		Short: "Write an HTML page to look into data with: samples, rows as they will be trained, " +
-			"what was dropped",
-		Long: viewHelp}
+		Short: "Write an HTML page to look into data with: samples, rows as they will be trained, what was dropped",
+		Long:  viewHelp}
 	v := &viewing{open: openFlags(c), named: &sftFlags{}}
 	v.named.add(c)
 	f := c.Flags()
 	f.VisitAll(func(g *pflag.Flag) { v.ofPaths = append(v.ofPaths, g.Name) })
-	f.StringVar(&v.config, "config", "",
-		"file of a run whose first steps are shown; words behind are KEY=VALUE")
+	f.StringVar(&v.config, "config", "", "file of a run whose first steps are shown; words behind are KEY=VALUE")
 	f.StringVar(&v.of, "run", "", "folder of a run (log.dir) of which a step is shown as it was trained")
 	f.Int64Var(&v.step, "step", 0, "of --run; 0 is the newest that is recorded")
 	f.StringVar(&v.dropped, "dropped", "", "dropped.jsonl of a recipe")
@@ -73,8 +71,7 @@ func (v *viewing) run(c *cobra.Command, args []string) error {
 	case v.n < 0 || v.steps < 1:
 		return exit.Usagef("-n %d, --steps %d: want numbers from 0 and from 1 on", v.n, v.steps)
 	case v.html != "-" && !v.overwrite && machine.Exists(v.html):
-		return exit.Usagef("%s is there already; name another file with --html, or replace it with "+
-			"--overwrite", v.html)
+		return exit.Usagef("%s is there already; name another file with --html, or replace it with --overwrite", v.html)
 	case v.dropped != "" && !machine.Exists(v.dropped):
 		return exit.Usagef("--dropped %s: there is no such file; name the dropped.jsonl of a "+
 			"recipe's output", v.dropped)
@@ -111,15 +108,14 @@ func (v *viewing) run(c *cobra.Command, args []string) error {
 	if err := errors.Join(page.Write(f), f.Close()); err != nil {
 		return err
 	}
-	return cli.Emit(c, map[string]any{"html": v.html, "samples": len(page.Samples),
-		"rows": page.Totals.Rows, "dropped": len(page.Drops), "notes": append([]string{}, page.Notes...)},
-		func(w io.Writer) {
-			fmt.Fprintf(w, "%s: %d samples, %d rows of %d steps, %d dropped documents\n", v.html,
-				len(page.Samples), page.Totals.Rows, len(page.Steps), len(page.Drops))
-			for _, note := range page.Notes {
-				fmt.Fprintln(w, note)
-			}
-		})
+	return cli.Emit(c, map[string]any{"html": v.html, "samples": len(page.Samples), "rows": page.Totals.Rows,
+		"dropped": len(page.Drops), "notes": append([]string{}, page.Notes...)}, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %d samples, %d rows of %d steps, %d dropped documents\n", v.html,
+			len(page.Samples), page.Totals.Rows, len(page.Steps), len(page.Drops))
+		for _, note := range page.Notes {
+			fmt.Fprintln(w, note)
+		}
+	})
 }
 
 // samples shows samples of paths.
@@ -143,8 +139,7 @@ func (v *viewing) samples(page *setup.View, paths []string) error {
 
 // rows shows the first steps of a run, and samples of its sources.
 func (v *viewing) rows(page *setup.View, args []string) error {
-	return run.AddView(page, v.config, run.ViewOptions{Args: args, Steps: v.steps, Samples: v.n,
-		Kind: v.kind})
+	return run.AddView(page, v.config, run.ViewOptions{Args: args, Steps: v.steps, Samples: v.n, Kind: v.kind})
 }
 
 // trained shows a step of a run as it was trained. The paths of the run's configuration begin where it was started,

@@ -82,9 +82,7 @@ func (s *session) image() error {
 		held: held, samples: 4000, chance: rand.New(rand.NewPCG(31, 32)), caption: scene.figure, guidance: 2.5,
 		part: func(f scene, r *rand.Rand) dataset.Part {
 			return dataset.Part{Name: "png", Bytes: pngOf(f.paint(r))}
-		},
-		before: s.learnLatents,
-		see: func(p diffusion.Picture) (scene, template.URL, error) {
+		}, before: s.learnLatents, see: func(p diffusion.Picture) (scene, template.URL, error) {
 			img := media.FromPlanes(p.Pixels, p.Size, 0)
 			return seen(img), dataURL("png", img.PNG()), nil
 		},
@@ -121,9 +119,8 @@ func (s *session) video() error {
 			}
 			b, err := media.GIF(frames, 4)
 			return sawMotion(frames), dataURL("gif", b), err
-		},
-		rules: []rule{{"colour", same(colour)}, {"direction", same(move)}, {"both", both}},
-		columns: []column{{"right", "right", "combinations of training", known, 1, true, true},
+		}, rules: []rule{{"colour", same(colour)}, {"direction", same(move)},
+			{"both", both}}, columns: []column{{"right", "right", "combinations of training", known, 1, true, true},
 			{"right_unseen", "unseen", "unseen combinations", held, 4, true, true},
 			{"right_without", "without the caption", "without captions", known, 1, false, false}},
 		title: "Clips of captions",

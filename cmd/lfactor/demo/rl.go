@@ -130,8 +130,7 @@ func rlAsk(dir string) (out []rlAnswer, right float64, err error) {
 	sums, said := rlSums()[:rlHeld], make([][]int32, rlHeld)
 	for i, x := range sums {
 		if err := e.Submit(&sample.Request{Prompt: m.Tokenizer.Encode(x.prompt(), false),
-			Params: sample.Params{Max: 5, Stop: m.Stops()}, Done: func(sample.End) {},
-			Emit: func(t sample.Token) bool {
+			Params: sample.Params{Max: 5, Stop: m.Stops()}, Done: func(sample.End) {}, Emit: func(t sample.Token) bool {
 				if !t.Stop {
 					said[i] = append(said[i], t.ID)
 				}

@@ -28,9 +28,8 @@ type kind struct {
 
 var (
 	nouns = strings.Fields("buffer table index header record field token stream block cache entry frame group key " +
-		"label limit message node offset packet page parser path queue ratio reader region result " +
-		"reply scanner section segment server session state symbol target timer value window " +
-		"writer")
+		"label limit message node offset packet page parser path queue ratio reader region result reply scanner " +
+		"section segment server session state symbol target timer value window writer")
 	doings = strings.Fields("add append check clear close copy count decode encode fill find flush format grow insert " +
 		"join lookup merge next open parse peek print push read remove reset scan search seek " +
 		"skip sort split store trim update visit write")
@@ -86,8 +85,7 @@ func (w *writer) method(k kind) {
 	}
 	w.line(0, "// %s %ss the %s of %s.", name, w.of(doings), param, self)
 	w.line(0, "func (%s *%s) %s(%s []byte) (int, error) {", self, k.name, name, param)
-	w.line(1, "if len(%s) == 0 {\n\t\treturn 0, errors.New(\"%s: no %s\")\n\t}", param,
-		strings.ToLower(name), param)
+	w.line(1, "if len(%s) == 0 {\n\t\treturn 0, errors.New(\"%s: no %s\")\n\t}", param, strings.ToLower(name), param)
 	for range 2 + w.IntN(5) {
 		w.statement(1)
 	}

@@ -22,9 +22,8 @@ import (
 
 // Command is lfactor doctor: a check of this machine.
 func Command() *cobra.Command {
-	return &cobra.Command{Use: "doctor",
-		Short: "Check this machine: processor, speed, memory, disk, sockets", Args: cobra.NoArgs,
-		RunE: doctor}
+	return &cobra.Command{Use: "doctor", Short: "Check this machine: processor, speed, memory, disk, sockets",
+		Args: cobra.NoArgs, RunE: doctor}
 }
 
 // check is one line of the doctor's.
@@ -47,9 +46,8 @@ func doctor(c *cobra.Command, _ []string) error {
 	line("kernels", true, "%s on %s/%s, %d cores", b.Name(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	kernels.Close(b)
 	f32, bf16 := profiler.PeakOnce()
-	line("speed", f32 > 1e9,
-		"%.0f GFLOP/s fp32, %.0f bf16 (multiply-adds in registers, all threads; the best of this "+
-			"machine so far)", f32/1e9, bf16/1e9)
+	line("speed", f32 > 1e9, "%.0f GFLOP/s fp32, %.0f bf16 (multiply-adds in registers, all threads; the best of "+
+		"this machine so far)", f32/1e9, bf16/1e9)
 	if total := machine.MemoryLimit("/"); total > 0 {
 		line("memory", total > 1<<30, "%s", tensor.Bytes(total))
 	}

@@ -20,8 +20,7 @@ import (
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "edges [RUN]", Short: "List what the actors of a run send each other",
 		Long: "RUN is the run directory (log.dir), by default runs/latest. A run that is under way is asked; " +
-			"one that has ended has written its edges down.\nThe names are those that `lfactor train " +
-			"--capture` takes.",
+			"one that has ended has written its edges down.\nThe names are those that `lfactor train --capture` takes.",
 		Args: cobra.MaximumNArgs(1)}
 	timeout := c.Flags().Duration("timeout", 5*time.Second, "how long to wait for the run's answer")
 	name := c.Flags().String("cluster", "", "ask a job of this cluster instead; RUN is its number, by "+
@@ -32,8 +31,7 @@ func Command() *cobra.Command {
 			return err
 		}
 		for _, s := range silent {
-			fmt.Fprintf(os.Stderr, "note: process %d is %s: what its actors send is left out\n", s.Proc,
-				s.State)
+			fmt.Fprintf(os.Stderr, "note: process %d is %s: what its actors send is left out\n", s.Proc, s.State)
 		}
 		return cli.Emit(c, all, func(io.Writer) { show(all) })
 	}
@@ -56,8 +54,7 @@ func ask(c *cobra.Command, cluster string, timeout time.Duration, args []string)
 func show(all []host.Edge) {
 	t := cli.TextTable("edge", "messages", "count", "bytes", "process", "way")
 	for _, e := range all {
-		t.AppendRow([]any{e.Name, strings.Join(e.Kinds, " "), e.Messages, unit.Count(float64(e.Bytes)),
-			e.Proc, e.Way})
+		t.AppendRow([]any{e.Name, strings.Join(e.Kinds, " "), e.Messages, unit.Count(float64(e.Bytes)), e.Proc, e.Way})
 	}
 	t.Render()
 }

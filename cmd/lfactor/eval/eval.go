@@ -60,8 +60,7 @@ func evalCommand(c *cobra.Command, args []string) error {
 	if asked, err := worlds(c, file, mine, rest, form); asked || err != nil {
 		return err
 	}
-	cfg, err := configs.Load(configs.Request{File: file, Args: append(rest, "plan.procs=1"),
-		Getenv: os.Getenv})
+	cfg, err := configs.Load(configs.Request{File: file, Args: append(rest, "plan.procs=1"), Getenv: os.Getenv})
 	if err != nil {
 		return err
 	}

@@ -42,9 +42,8 @@ func pictures(c *cobra.Command, file string, mine, rest []string, form string) (
 	}
 	for _, flag := range pictureFlags {
 		if of[flag] == "" {
-			return true,
-				exit.Usagef("eval: statistics of pictures want --pictures DIR, --reference DIR and --tower PATH; "+
-					"--%s is not there", flag)
+			return true, exit.Usagef("eval: statistics of pictures want --pictures DIR, --reference DIR and --tower "+
+				"PATH; --%s is not there", flag)
 		}
 	}
 	if file != "" || len(rest) > 0 {
@@ -54,8 +53,7 @@ func pictures(c *cobra.Command, file string, mine, rest []string, form string) (
 	shown := cli.NewProgress(c.ErrOrStderr())
 	j, err := diffusion.Judge(c.Context(), of["pictures"], of["reference"], of["tower"], of["device"],
 		func(done, all int) {
-			shown.Show(int64(done), int64(all), 0,
-				func(time.Duration) string { return "pictures described" })
+			shown.Show(int64(done), int64(all), 0, func(time.Duration) string { return "pictures described" })
 		})
 	if err != nil {
 		return true, err
@@ -64,10 +62,8 @@ func pictures(c *cobra.Command, file string, mine, rest []string, form string) (
 		fmt.Fprintf(c.ErrOrStderr(), "left out: %s\n", s)
 	}
 	return true, cli.EmitAs(cli.Out, form, j, func(w io.Writer) {
-		fmt.Fprintf(w, "%d pictures against %d, by %d numbers of %s\n", j.Drawn, j.Reference, j.Width,
-			j.Tower)
-		fmt.Fprintf(w, "  Fréchet distance %.4f\n  kernel distance  %.6f\n  precision %.3f  recall %.3f\n",
-			j.Frechet, j.Kernel,
-			j.Precision, j.Recall)
+		fmt.Fprintf(w, "%d pictures against %d, by %d numbers of %s\n", j.Drawn, j.Reference, j.Width, j.Tower)
+		fmt.Fprintf(w, "  Fréchet distance %.4f\n  kernel distance  %.6f\n  precision %.3f  recall %.3f\n", j.Frechet,
+			j.Kernel, j.Precision, j.Recall)
 	})
 }

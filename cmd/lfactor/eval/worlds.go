@@ -25,8 +25,7 @@ import (
 )
 
 // worldFlags are those of rollouts of policies, by what they are called.
-var worldFlags = []string{"policy", "world", "episodes", "worlds", "seed", "executed", "most", "deadline",
-	"tries",
+var worldFlags = []string{"policy", "world", "episodes", "worlds", "seed", "executed", "most", "deadline", "tries",
 	"robot", "record", "page"}
 
 // bindWorlds declares them.
@@ -70,8 +69,7 @@ func readWorlds(file string, mine, rest []string) (a asking, asked bool, err err
 	}
 	if file != "" || len(rest) > 0 {
 		return a, true, exit.Usagef("eval: rollouts read no run file: leave %s out",
-			strings.Join(append([]string{file},
-				rest...), " "))
+			strings.Join(append([]string{file}, rest...), " "))
 	}
 	number := func(flag string, usual, least int) int {
 		v, ok := a.of[flag]
@@ -80,8 +78,7 @@ func readWorlds(file string, mine, rest []string) (a asking, asked bool, err err
 		}
 		n, e := strconv.Atoi(v)
 		if e != nil || n < least || n > 1_000_000 {
-			err = errors.Join(err, exit.Usagef("eval: --%s %s: want a number from %d to 1000000", flag, v,
-				least))
+			err = errors.Join(err, exit.Usagef("eval: --%s %s: want a number from %d to 1000000", flag, v, least))
 		}
 		return n
 	}
@@ -168,8 +165,7 @@ func (a asking) keep(c *cobra.Command, cfg *configs.Config, r *world.Result) err
 		return fmt.Errorf("eval: --record %s: %w", dir, err)
 	}
 	set := r.Spec.Set(r.Episodes)
-	if all := cfg.Run.Data.Paths; len(all) > 0 && machine.Exists(filepath.Join(all[0].Path, "meta",
-		"stats.json")) {
+	if all := cfg.Run.Data.Paths; len(all) > 0 && machine.Exists(filepath.Join(all[0].Path, "meta", "stats.json")) {
 		set.Like = all[0].Path // so that the policy reads both alike
 	}
 	if err := format.WriteRobot(dir, set, episodes); err != nil {
@@ -206,8 +202,7 @@ func tell(w io.Writer, r *world.Result) {
 	}
 	for _, e := range slices.Clip(r.Lost()) {
 		f := e.Faults[len(e.Faults)-1]
-		fmt.Fprintf(w, "  set aside: episode %d (seed %d) lost %d worlds, the last in step %d: %s\n",
-			e.Number, e.Seed,
+		fmt.Fprintf(w, "  set aside: episode %d (seed %d) lost %d worlds, the last in step %d: %s\n", e.Number, e.Seed,
 			len(e.Faults), f.Step, f.Why)
 	}
 }

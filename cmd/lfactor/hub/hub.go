@@ -15,8 +15,7 @@ import (
 
 // Command is lfactor hub: models from and to a hub.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "hub",
-		Short: "Fetch models from a hub of Hugging Face's API, and put them there"}
+	c := &cobra.Command{Use: "hub", Short: "Fetch models from a hub of Hugging Face's API, and put them there"}
 	c.AddCommand(get(), put())
 	return c
 }
@@ -39,9 +38,8 @@ func get() *cobra.Command {
 			"by huggingface_hub. Run files name such a repository as hf://OWNER/NAME. ms://OWNER/NAME is one of ModelScope, " +
 			"with MODELSCOPE_DOMAIN and MODELSCOPE_API_TOKEN.",
 		Args: cobra.ExactArgs(1)}
-	include := c.Flags().StringSlice("include", nil,
-		"patterns of the files' names; without it the weights in "+
-			"safetensors, or others where there are none, with configuration, tokenizer and code")
+	include := c.Flags().StringSlice("include", nil, "patterns of the files' names; without it the weights in "+
+		"safetensors, or others where there are none, with configuration, tokenizer and code")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r, err := hub.ParseRepo(args[0])
 		if err != nil {
@@ -61,8 +59,7 @@ func put() *cobra.Command {
 		Short: "Put the files of a directory into a repository, as one commit; ms://OWNER/NAME is one of ModelScope",
 		Args:  cobra.ExactArgs(2)}
 	message := c.Flags().StringP("message", "m", "Upload of lfactor", "of the commit")
-	private := c.Flags().Bool("private", false,
-		"make the repository a private one, where it is not there yet")
+	private := c.Flags().Bool("private", false, "make the repository a private one, where it is not there yet")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r, err := hub.ParseRepo(args[1])
 		if err != nil {
@@ -73,8 +70,7 @@ func put() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, done, func(w io.Writer) {
-			fmt.Fprintf(w, "%s: %d files, %d of them put, commit %s\n", r.Name, done.Files, done.Sent,
-				done.Commit)
+			fmt.Fprintf(w, "%s: %d files, %d of them put, commit %s\n", r.Name, done.Files, done.Sent, done.Commit)
 		})
 	}
 	return c

@@ -58,8 +58,7 @@ func ps() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, jobs, func(w io.Writer) {
-			t := cli.TextTable("job", "state", "run", "user", "hosts", "processes", "restarts", "since",
-				"why")
+			t := cli.TextTable("job", "state", "run", "user", "hosts", "processes", "restarts", "since", "why")
 			t.SetOutputMirror(w)
 			for _, j := range jobs {
 				t.AppendRow([]any{j.ID, j.State, j.Spec.Name, j.Spec.User, strings.Join(j.Hosts, " "),
@@ -83,12 +82,9 @@ func since(j head.Job) time.Time {
 }
 
 func attach() *cobra.Command {
-	c := &cobra.Command{Use: "attach [JOB]", Short: "Show what a job writes, from its beginning, until it " +
-		"ends",
-		Long: "JOB is by default the newest. The command ends with the job's exit code; ending the " +
-			"" +
-			"command leaves the job " +
-			"alone.", Args: cobra.MaximumNArgs(1)}
+	c := &cobra.Command{Use: "attach [JOB]", Short: "Show what a job writes, from its beginning, until it ends",
+		Long: "JOB is by default the newest. The command ends with the job's exit code; ending the command leaves " +
+			"the job alone.", Args: cobra.MaximumNArgs(1)}
 	client := onCluster(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		cl, err := client()
@@ -101,8 +97,7 @@ func attach() *cobra.Command {
 }
 
 func stop() *cobra.Command {
-	c := &cobra.Command{Use: "stop [JOB]", Short: "Let a job end after the step under way, with a durable " +
-		"save",
+	c := &cobra.Command{Use: "stop [JOB]", Short: "Let a job end after the step under way, with a durable save",
 		Args: cobra.MaximumNArgs(1)}
 	client := onCluster(c)
 	now := c.Flags().Bool("now", false, "kill it instead: it loses what is not durable")
@@ -123,8 +118,7 @@ func stop() *cobra.Command {
 			if j.State == head.Ended {
 				fmt.Fprintf(w, "job %s has ended: it %s\n", j.ID, j.Why)
 			} else {
-				fmt.Fprintf(w, "job %s ends after the step under way; `lfactor attach %s` shows it\n",
-					j.ID, j.ID)
+				fmt.Fprintf(w, "job %s ends after the step under way; `lfactor attach %s` shows it\n", j.ID, j.ID)
 			}
 		})
 	}
@@ -133,8 +127,7 @@ func stop() *cobra.Command {
 
 // logs prints what a job has written, each line with its host and process.
 func logs() *cobra.Command {
-	c := &cobra.Command{Use: "logs [JOB]", Short: "Print what a job's processes have written, by host and " +
-		"process",
+	c := &cobra.Command{Use: "logs [JOB]", Short: "Print what a job's processes have written, by host and process",
 		Args: cobra.MaximumNArgs(1)}
 	client := onCluster(c)
 	follow := c.Flags().BoolP("follow", "f", false, "go on until the job ends")
@@ -149,8 +142,7 @@ func logs() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		path := "/v1/jobs/" + which(args) + "/output?follow=" + map[bool]string{true: "1",
-			false: "0"}[*follow]
+		path := "/v1/jobs/" + which(args) + "/output?follow=" + map[bool]string{true: "1", false: "0"}[*follow]
 		body, err := cl.Open(c.Context(), "GET", path, nil)
 		if err != nil {
 			return err
@@ -207,9 +199,8 @@ func broken(c *cobra.Command, err error) error {
 }
 
 func events() *cobra.Command {
-	c := &cobra.Command{Use: "events", Short: "Print what has happened in a cluster: hosts, jobs, losses " +
-		"and restarts, with their causes",
-		Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "events", Short: "Print what has happened in a cluster: hosts, jobs, losses and " +
+		"restarts, with their causes", Args: cobra.NoArgs}
 	client := onCluster(c)
 	follow := c.Flags().BoolP("follow", "f", false, "go on until the command is ended")
 	after := c.Flags().Int("after", 0, "only events after this number")
@@ -245,8 +236,7 @@ func events() *cobra.Command {
 				continue
 			}
 			if err := cli.EmitAs(c.OutOrStdout(), form, e, func(w io.Writer) {
-				fmt.Fprintf(w, "%5d  %s  %-8s %s\n", e.N, e.Time.Local().Format("01-02 15:04:05.000"),
-					e.Kind, e.Text)
+				fmt.Fprintf(w, "%5d  %s  %-8s %s\n", e.N, e.Time.Local().Format("01-02 15:04:05.000"), e.Kind, e.Text)
 			}); err != nil {
 				return err
 			}

@@ -18,9 +18,8 @@ import (
 // Command is lfactor init: a new run file.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "init [DIR]", Short: "Write a run file to start from",
-		Long:    "Writes run.yaml into DIR, by default the folder at hand. Recipes:\n" + recipes(),
-		Args:    cobra.MaximumNArgs(1),
-		Example: "  lfactor init --recipe lora my-run\n  lfactor init --list"}
+		Long: "Writes run.yaml into DIR, by default the folder at hand. Recipes:\n" + recipes(),
+		Args: cobra.MaximumNArgs(1), Example: "  lfactor init --recipe lora my-run\n  lfactor init --list"}
 	recipe := c.Flags().String("recipe", "", "one of the recipes, which name a published model")
 	list := c.Flags().Bool("list", false, "list the recipes")
 	template := c.Flags().String("template", "pretrain",

@@ -67,8 +67,7 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		var found []offered
 		for i := range all[:n] {
 			c := &all[i]
-			o := offered{Candidate: c, StepFlops: flops, StepSeconds: cmp.Or(c.Simulated, c.Step),
-				PeakBytes: c.Memory}
+			o := offered{Candidate: c, StepFlops: flops, StepSeconds: cmp.Or(c.Simulated, c.Step), PeakBytes: c.Memory}
 			o.MFU = flops / o.StepSeconds / (float64(p.Space.Devices) * p.Machine.Flops)
 			found = append(found, o)
 		}
@@ -106,9 +105,8 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		if c.ETP > 1 {
 			experts = fmt.Sprintf("%d × etp %d", c.EP, c.ETP)
 		}
-		t.AppendRow(columns(p, shared, c.Encoder.Short(), experts, c.Context, c.Tensor(), c.Pipeline(),
-			c.DP, c.Zero, name,
-			fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recomputes(), step, unit.Seconds(c.Step),
+		t.AppendRow(columns(p, shared, c.Encoder.Short(), experts, c.Context, c.Tensor(), c.Pipeline(), c.DP,
+			c.Zero, name, fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recomputes(), step, unit.Seconds(c.Step),
 			fmt.Sprintf("%.1f%%", 100*c.Bubble), tensor.Bytes(c.Memory), fits))
 	}
 	t.Render()

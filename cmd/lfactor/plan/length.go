@@ -43,18 +43,9 @@ func maxLength(ctx context.Context, file string, mine, rest []string) error {
 		return err
 	}
 	fault := cli.EmitAs(cli.Out, form, all, func(w io.Writer) {
-		fmt.Fprintf(
-			w,
-			"The longest sequences that %s trains on within %s a device: %d hosts with %d devices of "+
-				"%s, one sequence a "+
-				"microbatch, the longest of %d kinds of plans\n",
-			p.Model(),
-			tensor.Bytes(p.Space.Limit),
-			p.Hosts,
-			p.Machine.Devices,
-			p.Machine.Name,
-			len(all),
-		)
+		fmt.Fprintf(w, "The longest sequences that %s trains on within %s a device: %d hosts with %d devices of "+
+			"%s, one sequence a microbatch, the longest of %d kinds of plans\n", p.Model(), tensor.Bytes(p.Space.Limit),
+			p.Hosts, p.Machine.Devices, p.Machine.Name, len(all))
 		t := cli.TextTable("tokens", "tp", "pp", "cp", "dp", "zero", "chunks", "recompute", "peak")
 		for _, c := range all[:min(lengthRows, len(all))] {
 			share := fmt.Sprint(c.CP)
@@ -62,9 +53,8 @@ func maxLength(ctx context.Context, file string, mine, rest []string) error {
 				share += " " + c.Comm
 			}
 			t.AppendRow(table.Row{
-				unit.Count(
-					float64(c.SeqLen),
-				), c.TP, c.PP, share, c.DP, c.Zero, c.Chunks, c.Recompute, tensor.Bytes(c.Peak),
+				unit.Count(float64(c.SeqLen)), c.TP, c.PP, share, c.DP, c.Zero, c.Chunks, c.Recompute,
+				tensor.Bytes(c.Peak),
 			})
 		}
 		t.Render()
@@ -74,16 +64,10 @@ func maxLength(ctx context.Context, file string, mine, rest []string) error {
 	}
 	if out := cli.FlagValue(mine, "out"); out != "" {
 		f := configs.PlanFile{Model: p.Model(), Settings: all[0].PlanSettings()}
-		return os.WriteFile(
-			out,
-			f.Text(
-				fmt.Sprintf("%d tokens", all[0].SeqLen),
-				fmt.Sprintf("the longest for %d hosts of %d devices of %s: %s a rank",
-					p.Hosts, p.Machine.Devices, p.Machine.Name, tensor.Bytes(all[0].Peak)),
-				fmt.Sprintf("lfactor train %s data.seq_len=%d --plan this file", file, all[0].SeqLen),
-			),
-			0o644,
-		)
+		return os.WriteFile(out, f.Text(fmt.Sprintf("%d tokens", all[0].SeqLen),
+			fmt.Sprintf("the longest for %d hosts of %d devices of %s: %s a rank",
+				p.Hosts, p.Machine.Devices, p.Machine.Name, tensor.Bytes(all[0].Peak)),
+			fmt.Sprintf("lfactor train %s data.seq_len=%d --plan this file", file, all[0].SeqLen)), 0o644)
 	}
 	return nil
 }

@@ -182,10 +182,8 @@ func planCommand(c *cobra.Command, args []string) error {
 	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):
 		return c.Help()
 	case explain && notOwn(mine):
-		return exit.Usagef(
-			"--explain: it explains a step of the run file's own plan; for another, write the best with --hosts N --out plan.yaml, then " +
-				"lfactor sim FILE.yaml --plan plan.yaml --explain",
-		)
+		return exit.Usagef("--explain: it explains a step of the run file's own plan; for another, write the best " +
+			"with --hosts N --out plan.yaml, then lfactor sim FILE.yaml --plan plan.yaml --explain")
 	}
 	form, err := cli.Form(mine)
 	if err != nil {
@@ -283,10 +281,8 @@ func planRows(l *layout.Layout) (rows []planRow) {
 	for r, part := range l.Ranks {
 		m := l.Memory(r)
 		row := planRow{Rank: r, PP: part.Coord.PP, DP: part.Coord.DP, CP: part.Coord.CP, TP: part.Coord.TP,
-			Stages: part.Stages, ParamBytes: m.Params,
-			StateBytes: m.State, AwayBytes: m.Away, GradBytes: m.Grads, Activations: max(m.Activations,
-				m.Update),
-			Total: m.Total(), Worst: m.WorstTotal()}
+			Stages: part.Stages, ParamBytes: m.Params, StateBytes: m.State, AwayBytes: m.Away, GradBytes: m.Grads,
+			Activations: max(m.Activations, m.Update), Total: m.Total(), Worst: m.WorstTotal()}
 		for _, p := range part.All {
 			row.Parameters += int64(tensor.Len(p.Local))
 		}
@@ -322,15 +318,13 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 		}
 		t.AppendRow(table.Row{r.Rank, r.PP, r.DP, r.CP, r.TP, strings.Join(blocks, " "),
 			unit.Count(float64(r.Parameters)), tensor.Bytes(r.ParamBytes), tensor.Bytes(r.StateBytes),
-			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total),
-			tensor.Bytes(r.Worst), fits})
+			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total), tensor.Bytes(r.Worst), fits})
 	}
 	t.Render()
 	if away := slices.MaxFunc(p.Ranks, func(a, b planRow) int {
 		return cmp.Compare(a.AwayBytes, b.AwayBytes)
 	}).AwayBytes; away > 0 {
-		fmt.Fprintf(cli.Out,
-			"plan.offload_optimizer: up to %s of a rank's optimizer state waits on the host\n",
+		fmt.Fprintf(cli.Out, "plan.offload_optimizer: up to %s of a rank's optimizer state waits on the host\n",
 			tensor.Bytes(away))
 	}
 	if p.CopyBytes > 0 {
@@ -338,9 +332,8 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 		if p.CopyEvery > 0 {
 			every = fmt.Sprintf("about every %d step(s)", p.CopyEvery)
 		}
-		fmt.Fprintf(cli.Out,
-			"recovery: copies of a rank's state are up to %s, made %s; host memory holds up to "+
-				"four of them a rank (train.buddy)\n", tensor.Bytes(p.CopyBytes), every)
+		fmt.Fprintf(cli.Out, "recovery: copies of a rank's state are up to %s, made %s; host memory holds up to "+
+			"four of them a rank (train.buddy)\n", tensor.Bytes(p.CopyBytes), every)
 	}
 	if p.StepSeconds > 0 {
 		fmt.Fprintf(cli.Out, "on %s: step %s by simulation, %.3g FLOP, mfu %.1f %%\n", p.Cluster,

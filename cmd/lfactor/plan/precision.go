@@ -67,28 +67,24 @@ func precisionNames() []string {
 func choosePrecision(ctx context.Context, form, file string, mine, rest []string) error {
 	wanted := cli.FlagValue(mine, "precision")
 	if !slices.Contains(precisionNames(), wanted) {
-		return exit.Usagef("--precision %s: want auto, or one of %s", wanted,
-			strings.Join(precisionNames()[1:], ", "))
+		return exit.Usagef("--precision %s: want auto, or one of %s", wanted, strings.Join(precisionNames()[1:], ", "))
 	}
 	cluster := cmp.Or(cli.FlagValue(mine, "cluster"), "cpu")
 	m, err := rehearsal.Machine(cluster)
 	if err != nil {
 		return err
 	}
-	s := precisionSearch{ctx, file, append(slices.Clone(rest), "train.adaptive.limit=0",
-		"train.adaptive.lost=0"), m}
+	s := precisionSearch{ctx, file, append(slices.Clone(rest), "train.adaptive.limit=0", "train.adaptive.lost=0"), m}
 	out := precisions{Cluster: cluster}
 	if out.Plain, _, err = s.step("none"); err != nil {
 		return err
 	}
 	priced := map[[3]int]int{} // by the bits of the three products, which are all that prices depend on
 	for _, p := range kernels.Precisions[1:] {
-		bits := [3]int{p.Bits(kernels.OperandsForward), p.Bits(kernels.OperandsDX),
-			p.Bits(kernels.OperandsDW)}
+		bits := [3]int{p.Bits(kernels.OperandsForward), p.Bits(kernels.OperandsDX), p.Bits(kernels.OperandsDW)}
 		at, known := priced[bits]
 		switch {
-		case wanted != "auto" && wanted != p.Name, wanted == "auto" && m.Flops4 == 0 &&
-			slices.Contains(bits[:], 4):
+		case wanted != "auto" && wanted != p.Name, wanted == "auto" && m.Flops4 == 0 && slices.Contains(bits[:], 4):
 			continue
 		case known:
 			r := out.Recipes[at]
@@ -113,9 +109,8 @@ func (s precisionSearch) step(low string, keep ...string) (seconds float64, kind
 	for i := range keep {
 		keep[i] = "'" + keep[i] + "'"
 	}
-	cfg, err := configs.Load(configs.Request{File: s.file, Getenv: os.Getenv,
-		Args: append(slices.Clone(s.args),
-			"train.low_precision="+low, "train.low_precision_keep=["+strings.Join(keep, ", ")+"]")})
+	cfg, err := configs.Load(configs.Request{File: s.file, Getenv: os.Getenv, Args: append(slices.Clone(s.args),
+		"train.low_precision="+low, "train.low_precision_keep=["+strings.Join(keep, ", ")+"]")})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -133,8 +128,7 @@ func (s precisionSearch) step(low string, keep ...string) (seconds float64, kind
 	}
 	if low != "none" {
 		for _, p := range j.Model.Params(nil) {
-			if k := kindOf(p.Name); (len(p.Shape) == 2 || p.Experts) && strings.HasSuffix(p.Name,
-				".weight") &&
+			if k := kindOf(p.Name); (len(p.Shape) == 2 || p.Experts) && strings.HasSuffix(p.Name, ".weight") &&
 				j.Model.Low(p.Name) > 0 && j.Model.Blocks[min(p.Block, len(j.Model.Blocks)-1)].Recompute &&
 				!slices.Contains(kinds, k) {
 				kinds = append(kinds, k)
@@ -195,8 +189,7 @@ func (p *precisions) print(w io.Writer) {
 	t.AppendHeader(table.Row{"train.low_precision", "step", "of one without", "kept as they are"})
 	t.AppendRow(table.Row{"none", fmt.Sprintf("%.4g s", p.Plain), "", ""})
 	for _, r := range p.Recipes {
-		t.AppendRow(table.Row{r.Name, fmt.Sprintf("%.4g s", r.Seconds), fmt.Sprintf("%.1f %%",
-			100*r.Seconds/p.Plain),
+		t.AppendRow(table.Row{r.Name, fmt.Sprintf("%.4g s", r.Seconds), fmt.Sprintf("%.1f %%", 100*r.Seconds/p.Plain),
 			strings.Join(r.Keep, "\n")})
 	}
 	t.Render()
@@ -215,6 +208,5 @@ func (p *precisions) print(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  %s %s %.3g ms a step\n", g.Weights, verb, 1e3*math.Abs(g.Seconds))
 	}
-	fmt.Fprintf(w, "train: {low_precision: %s, low_precision_keep: [%s]}\n", best.Name,
-		strings.Join(best.Keep, ", "))
+	fmt.Fprintf(w, "train: {low_precision: %s, low_precision_keep: [%s]}\n", best.Name, strings.Join(best.Keep, ", "))
 }

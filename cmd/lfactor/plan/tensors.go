@@ -19,9 +19,8 @@ import (
 // chooseTensors is lfactor plan with --tensors.
 func chooseTensors(ctx context.Context, form, file string, mine, rest []string) error {
 	if cli.FlagValue(mine, "hosts") != "" {
-		return exit.Usagef("--tensors: it decides for the run file's own plan; for another, write the " +
-			"best with --hosts N " +
-			"--out plan.yaml, and give lfactor plan FILE.yaml --tensors the settings in it")
+		return exit.Usagef("--tensors: it decides for the run file's own plan; for another, write the best with " +
+			"--hosts N --out plan.yaml, and give lfactor plan FILE.yaml --tensors the settings in it")
 	}
 	if err := cli.Writable("out", cli.FlagValue(mine, "out")); err != nil {
 		return err
@@ -54,7 +53,6 @@ func printTensors(w io.Writer, t *planner.Tensors) {
 	if !t.Exact {
 		note = "; of combinations that keep and move about as much only the fastest were looked at"
 	}
-	fmt.Fprintf(w, "step %s by simulation, %s a rank%s\n", unit.Seconds(t.StepSeconds),
-		tensor.Bytes(t.PeakBytes), note)
+	fmt.Fprintf(w, "step %s by simulation, %s a rank%s\n", unit.Seconds(t.StepSeconds), tensor.Bytes(t.PeakBytes), note)
 	fmt.Fprintf(w, "plan: %s\n", strings.Join(t.Settings, " "))
 }

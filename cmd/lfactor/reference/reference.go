@@ -23,9 +23,8 @@ import (
 
 // Command is lfactor reference: the pages of docs/reference, or the manual pages of a release.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "reference DIR",
-		Short: "Write the reference of commands, keys, values and operations into " +
-			"a folder", Hidden: true, Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "reference DIR", Short: "Write the reference of commands, keys, values and operations " +
+		"into a folder", Hidden: true, Args: cobra.ExactArgs(1)}
 	man := c.Flags().Bool("man", false, "write manual pages, one a command, instead")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := os.MkdirAll(args[0], 0o755); err != nil {
@@ -34,8 +33,7 @@ func Command() *cobra.Command {
 		root := c.Root()
 		if *man {
 			root.DisableAutoGenTag = true
-			return doc.GenManTree(root, &doc.GenManHeader{Title: "LFACTOR", Section: "1", Source: "lfactor"},
-				args[0])
+			return doc.GenManTree(root, &doc.GenManHeader{Title: "LFACTOR", Section: "1", Source: "lfactor"}, args[0])
 		}
 		for name, text := range Pages(root) {
 			if err := os.WriteFile(filepath.Join(args[0], name), []byte(text), 0o644); err != nil {
@@ -125,8 +123,7 @@ func keys() string {
 	for _, k := range configs.Keys() {
 		if head, _, _ := strings.Cut(k.Name, "."); head != section {
 			section = head
-			fmt.Fprintf(&b, "\n## %s\n\n| key | type | default | on resume | |\n|---|---|---|---|---|\n",
-				section)
+			fmt.Fprintf(&b, "\n## %s\n\n| key | type | default | on resume | |\n|---|---|---|---|---|\n", section)
 		}
 		kind := k.Type
 		if len(k.OneOf) > 0 {
@@ -160,13 +157,10 @@ func values() string {
 	b.WriteString("# Values that register themselves\n\n" + written + "\nEach is one file; [library.md](../library.md) says " +
 		"how a Go program adds its own.\n")
 	for _, list := range []struct{ title, key, list string }{
-		{"Optimizers", "optimizer.kind", source.Optimizers}, {"Learning-rate schedules", "schedule.kind",
-			source.Rates},
-		{"Ends of WSD", "schedule.wsd_decay", source.Tails}, {"Pipeline schedules", "plan.schedule",
-			source.Schedules},
-		{"Formats of texts and tokens", "data.kind", source.Formats}, {"Formats of conversations",
-			"data.messages",
-			source.Chats},
+		{"Optimizers", "optimizer.kind", source.Optimizers}, {"Learning-rate schedules", "schedule.kind", source.Rates},
+		{"Ends of WSD", "schedule.wsd_decay", source.Tails}, {"Pipeline schedules", "plan.schedule", source.Schedules},
+		{"Formats of texts and tokens", "data.kind", source.Formats},
+		{"Formats of conversations", "data.messages", source.Chats},
 		{"Losses over answers", "objective.kind", source.Losses}, {"Rewards", "reward.kind", source.Rewards},
 		{"Times of diffusion", "diffusion.times", source.Draws}, {"Weights of diffusion", "diffusion.weight",
 			source.Weights},
@@ -205,8 +199,7 @@ func operations() string {
 		"definition.\n")
 	specs := kernels.Specs()
 	slices.SortFunc(specs, func(a, b kernels.Spec) int {
-		return strings.Compare(string(a.Op),
-			string(b.Op))
+		return strings.Compare(string(a.Op), string(b.Op))
 	})
 	for _, s := range specs {
 		fmt.Fprintf(&b, "\n## %s\n\n`%s`\n\n%s\n", s.Op, s.Sig, s.Doc)

@@ -27,9 +27,8 @@ func Command() *cobra.Command {
 			"code 1 says that " +
 			"something differs.",
 		Args: cobra.ExactArgs(2)}
-	only := c.Flags().Int64("sample", -1,
-		"draw and judge the answers to this prompt alone, by its place in the "+
-			"global order, and train nothing")
+	only := c.Flags().Int64("sample", -1, "draw and judge the answers to this prompt alone, by its place in the "+
+		"global order, and train nothing")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		step, err := strconv.ParseInt(args[1], 10, 64)
 		if err != nil || step < 1 {
@@ -46,12 +45,10 @@ func Command() *cobra.Command {
 		err = cli.Emit(c, x, func(w io.Writer) {
 			fmt.Fprintf(w, "step %d: %d answers drawn and judged again with %s\n", x.Step, x.Answers, x.From)
 			for _, d := range x.Differ {
-				fmt.Fprintf(w, "sample %d answer %d: %s %s, now %s\n", d.Sample, d.Index, d.What, d.Was,
-					d.Is)
+				fmt.Fprintf(w, "sample %d answer %d: %s %s, now %s\n", d.Sample, d.Index, d.What, d.Was, d.Is)
 			}
 			if len(x.Differ) == 0 {
-				fmt.Fprintln(w, "all are as they were logged: tokens, log-probabilities, rewards and "+
-					"advantages")
+				fmt.Fprintln(w, "all are as they were logged: tokens, log-probabilities, rewards and advantages")
 			}
 			redone(w, x)
 		})

@@ -30,34 +30,29 @@ type drawing struct {
 
 func (d *drawing) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&d.out, "image-out", "",
-		"models of diffusion: draw to this file, a .png, or a .gif or .mp4 of a "+
-			"clip; several pictures make a sheet. A folder takes a file each")
+	f.StringVar(&d.out, "image-out", "", "models of diffusion: draw to this file, a .png, or a .gif or .mp4 of "+
+		"a clip; several pictures make a sheet. A folder takes a file each")
 	f.StringVar(&d.prompts, "prompts", "", "file of prompts to draw, one a line, in place of --prompt")
 	f.IntVar(&d.count, "count", 1, "pictures of each prompt")
 	f.IntVar(&d.Steps, "steps", 30, "steps of the sampler")
-	f.Float64Var(&d.Guidance, "guidance", 4,
-		"how far to go from what the model draws without the prompt; 1 draws "+
-			"the prompt alone, in half the time")
+	f.Float64Var(&d.Guidance, "guidance", 4, "how far to go from what the model draws without the prompt; 1 draws "+
+		"the prompt alone, in half the time")
 	f.Float64Var(&d.Rescale, "guidance-rescale", 0, "share of the way back to the contrast without guidance")
 	f.StringVar(&d.Negative, "negative", "", "what not to draw, with guidance")
 	f.StringVar(&d.size, "size", "", "pixels, as 256x384 or 17x256x384; the run's first size by default")
-	f.StringVar(&d.Expert, "expert", "",
-		"checkpoint of the model for levels of noise that MODEL is not trained at; the "+
-			"other one of its pipeline by default")
+	f.StringVar(&d.Expert, "expert", "", "checkpoint of the model for levels of noise that MODEL is not trained "+
+		"at; the other one of its pipeline by default")
 	f.IntVar(&d.Batch, "batch", 4, "pictures drawn at once; no picture depends on it")
-	f.StringVar(&d.noise, "noise", "",
-		"safetensors file whose tensor latents, [pictures, channels, (frames,) rows, columns], pictures begin with in the "+
-			"place of --seed's noise, as pipelines of diffusers take it")
+	f.StringVar(&d.noise, "noise", "", "safetensors file whose tensor latents, [pictures, channels, (frames,) rows, "+
+		"columns], pictures begin with in the place of --seed's noise, as pipelines of diffusers take it")
 	f.IntVar(&d.columns, "columns", 8, "pictures in a row of a sheet")
 	f.Float64Var(&d.fps, "fps", 16, "frames a second of clips")
 }
 
 // unused reports a flag of drawing that is set where nothing is drawn.
 func unused(c *cobra.Command) error {
-	for _, name := range []string{"prompts", "count", "steps", "guidance", "guidance-rescale", "negative",
-		"size", "expert",
-		"batch", "noise", "columns", "fps"} {
+	for _, name := range []string{"prompts", "count", "steps", "guidance", "guidance-rescale", "negative", "size",
+		"expert", "batch", "noise", "columns", "fps"} {
 		if c.Flags().Changed(name) {
 			return exit.Usagef("sample: --%s is for pictures: name where they go with --image-out", name)
 		}
@@ -67,8 +62,7 @@ func unused(c *cobra.Command) error {
 
 // check reports flags that make no sense.
 func (d *drawing) check() error {
-	if d.Steps < 1 || d.count < 1 || d.Batch < 1 || d.columns < 1 || d.Guidance < 0 || d.Rescale < 0 ||
-		d.Rescale > 1 ||
+	if d.Steps < 1 || d.count < 1 || d.Batch < 1 || d.columns < 1 || d.Guidance < 0 || d.Rescale < 0 || d.Rescale > 1 ||
 		d.fps <= 0 {
 		return exit.Usagef("sample: --steps, --count, --batch and --columns are 1 or more, --guidance is not " +
 			"negative, --guidance-rescale lies between 0 and 1, and --fps is above 0")

@@ -19,10 +19,9 @@ import (
 
 // Command is lfactor sample: text from a trained model.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "sample MODEL", Short: "Continue or draw a prompt with a trained model",
-		Long: "MODEL is a checkpoint directory of a run, a Hugging Face directory or a GGUF file. Models of diffusion draw: " +
-			"lfactor sample checkpoints --prompt \"a red disc\" --image-out disc.png",
-		Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "sample MODEL", Short: "Continue or draw a prompt with a trained model", Long: "MODEL " +
+		"is a checkpoint directory of a run, a Hugging Face directory or a GGUF file. Models of diffusion draw: " +
+		"lfactor sample checkpoints --prompt \"a red disc\" --image-out disc.png", Args: cobra.ExactArgs(1)}
 	f := c.Flags()
 	prompt := f.String("prompt", "", "text to continue")
 	var p sample.Params
@@ -32,14 +31,12 @@ func Command() *cobra.Command {
 	f.IntVar(&p.TopK, "top-k", 0, "draw from so many of the likeliest tokens; 0 from all")
 	f.Uint64Var(&p.Seed, "seed", 0, "seed of the draws")
 	greedy := f.Bool("greedy", false, "the same as --temperature 0")
-	tokenizer := f.String("tokenizer", "",
-		"directory with tokenizer.json, and with the chat template and preprocessor_config.json for "+
-			"--image, if MODEL has none")
+	tokenizer := f.String("tokenizer", "", "directory with tokenizer.json, and with the chat template and "+
+		"preprocessor_config.json for --image, if MODEL has none")
 	images := f.StringArray("image", nil, "image to ask the prompt about, for models that see, or that clips "+
 		"begin with or that is to be changed, for models that draw; again for further images to be changed")
-	chat := f.String("chat", "",
-		"say TEXT to the model in its own chat template; on a terminal the conversation goes on with "+
-			"each line typed. \"-\" takes every turn from standard input, one a line")
+	chat := f.String("chat", "", "say TEXT to the model in its own chat template; on a terminal the conversation "+
+		"goes on with each line typed. \"-\" takes every turn from standard input, one a line")
 	average := f.Bool("ema", false, "take the average of the weights that optimizer.ema keeps")
 	var d drawing
 	d.add(c)
@@ -103,8 +100,7 @@ func live(c *cobra.Command) (io.Writer, error) {
 	return c.OutOrStdout(), err
 }
 
-func sampleCommand(c *cobra.Command, path, tokenizer, prompt string, p sample.Params,
-	how trained.Option) error {
+func sampleCommand(c *cobra.Command, path, tokenizer, prompt string, p sample.Params, how trained.Option) error {
 	out, err := live(c)
 	if err != nil {
 		return err
@@ -124,8 +120,7 @@ func sampleCommand(c *cobra.Command, path, tokenizer, prompt string, p sample.Pa
 }
 
 // askCommand prints a model's answer to a question about an image.
-func askCommand(c *cobra.Command, path, tokenizer, image, prompt string, p sample.Params,
-	how trained.Option) error {
+func askCommand(c *cobra.Command, path, tokenizer, image, prompt string, p sample.Params, how trained.Option) error {
 	if prompt == "" {
 		return exit.Usagef("sample: --image wants a question in --prompt")
 	}
@@ -146,8 +141,7 @@ func askCommand(c *cobra.Command, path, tokenizer, image, prompt string, p sampl
 }
 
 // chatCommand holds a conversation: one turn, or more from a terminal or, with "-", from standard input.
-func chatCommand(c *cobra.Command, path, tokenizer, first string, p sample.Params,
-	how trained.Option) error {
+func chatCommand(c *cobra.Command, path, tokenizer, first string, p sample.Params, how trained.Option) error {
 	out, err := live(c)
 	if err != nil {
 		return err

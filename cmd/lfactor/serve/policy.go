@@ -17,11 +17,9 @@ import (
 
 // policyFlags are those that policies alone have, and textFlags those of models that speak.
 var (
-	policyFlags = []string{"prompt", "robot", "replicas", "batch", "clients", "message-bytes", "slow",
-		"denoise-steps",
+	policyFlags = []string{"prompt", "robot", "replicas", "batch", "clients", "message-bytes", "slow", "denoise-steps",
 		"join", "encoders"}
-	textFlags = []string{"pages", "context", "step-tokens", "running", "precision", "draft", "ahead",
-		"train"}
+	textFlags = []string{"pages", "context", "step-tokens", "running", "precision", "draft", "ahead", "train"}
 )
 
 // bindPolicy declares the flags of policies.
@@ -30,14 +28,12 @@ func bindPolicy(c *cobra.Command, o *policy.Options) {
 	f.StringVar(&o.Prompt, "prompt", "", "policies: task of observations that say none")
 	f.StringVar(&o.Robot, "robot", "",
 		"policies of several robots: data set of the one that asks, by the end of its path; the first by default")
-	f.StringVar(&o.Encoders, "encoders", "",
-		"policies that see clips: folder with vae, and with text_encoder and image_encoder where the policy "+
-			"reads by them, if not those that it names")
+	f.StringVar(&o.Encoders, "encoders", "", "policies that see clips: folder with vae, and with text_encoder and "+
+		"image_encoder where the policy reads by them, if not those that it names")
 	f.IntVar(&o.Replicas, "replicas", 1, "policies: actors that answer, each with weights of its own")
 	f.IntVar(&o.Batch, "batch", 8, "policies: observations that a replica answers at once")
 	f.IntVar(&o.Clients, "clients", 64, "policies: connections at once; more are refused with status 503")
-	f.Int64Var(&o.Message, "message-bytes", 16<<20,
-		"policies: bytes of a message; a longer one ends its connection")
+	f.Int64Var(&o.Message, "message-bytes", 16<<20, "policies: bytes of a message; a longer one ends its connection")
 	f.DurationVar(&o.Slow, "slow", policy.Options{}.Usual().Slow,
 		"policies: time that a message may take to come, and an answer to be read")
 	f.IntVar(&o.Steps, "denoise-steps", 0,

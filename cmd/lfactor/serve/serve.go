@@ -40,8 +40,7 @@ func Command() *cobra.Command {
 			" in the environment is a token that clients are to show as their API key.",
 		Args: cobra.ExactArgs(1)}
 	f := c.Flags()
-	host := f.String("host", "127.0.0.1",
-		"address to listen at; one that other machines reach wants "+tokenVariable)
+	host := f.String("host", "127.0.0.1", "address to listen at; one that other machines reach wants "+tokenVariable)
 	port := f.Int("port", 8000, "port to listen at; 0 takes a free one")
 	name := f.String("name", "", "name of the model, as clients ask for it; the folder's by default")
 	precision := f.String("precision", "fp32", "of weights and of keys and values: fp32 or bf16")
@@ -59,15 +58,13 @@ func Command() *cobra.Command {
 		if o.DType, ok = fit.Precisions[*precision]; !ok || *precision == "fp16" {
 			return exit.Usagef("serve: --precision is fp32 or bf16")
 		}
-		if o.Engine.Pages < 1 || o.Engine.Rows < 1 || o.Engine.Running < 1 || o.Queue < 1 ||
-			o.Engine.Context < 0 ||
+		if o.Engine.Pages < 1 || o.Engine.Rows < 1 || o.Engine.Running < 1 || o.Queue < 1 || o.Engine.Context < 0 ||
 			o.Deadline <= 0 || *port < 0 || *port > 65535 {
 			return exit.Usagef("serve: --pages, --step-tokens, --running, --queue and --deadline are above 0, --context is " +
 				"not negative, and --port lies between 0 and 65535")
 		}
 		o.Token = os.Getenv(tokenVariable)
-		if ip := net.ParseIP(*host); o.Token == "" && *host != "localhost" && (ip == nil ||
-			!ip.IsLoopback()) {
+		if ip := net.ParseIP(*host); o.Token == "" && *host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 			return exit.Usagef("serve: other machines reach %s: set %s to a token that clients show as their API key",
 				*host, tokenVariable)
 		}
@@ -101,21 +98,17 @@ func Command() *cobra.Command {
 func bindEngine(c *cobra.Command, o *serve.Options) *string {
 	f := c.Flags()
 	f.IntVar(&o.Engine.Pages, "pages", 1024,
-		fmt.Sprintf("pages of keys and values, of %d tokens each, for all answers "+
-			"together", sample.PageRows))
+		fmt.Sprintf("pages of keys and values, of %d tokens each, for all answers together", sample.PageRows))
 	f.IntVar(&o.Engine.Context, "context", 0,
-		"tokens of a prompt with its answer at most; 0 takes what the model and the "+
-			"pages have")
-	f.IntVar(&o.Engine.Rows, "step-tokens", 256,
-		"tokens that are computed at once: of prompts, and one of each answer")
+		"tokens of a prompt with its answer at most; 0 takes what the model and the pages have")
+	f.IntVar(&o.Engine.Rows, "step-tokens", 256, "tokens that are computed at once: of prompts, and one of each answer")
 	f.IntVar(&o.Engine.Running, "running", 64, "answers at once")
 	f.IntVar(&o.Engine.Ahead, "ahead", 4, "tokens that --draft proposes at once")
 	f.IntVar(&o.Queue, "queue", 256, "answers that may wait; more are refused, with status 429 or a text")
 	f.DurationVar(&o.Deadline, "deadline", 10*time.Minute,
 		"time of a request, waiting included; of a policy 10s by default")
-	return f.String("draft", "",
-		"smaller model with the same tokens, as MODEL is named, or mtp for MODEL's own layer for further tokens: it "+
-			"proposes tokens, and MODEL computes them at once; answers are the same")
+	return f.String("draft", "", "smaller model with the same tokens, as MODEL is named, or mtp for MODEL's own "+
+		"layer for further tokens: it proposes tokens, and MODEL computes them at once; answers are the same")
 }
 
 // serving is what is said of a server that has begun.
@@ -158,8 +151,7 @@ func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serv
 	}
 	machine.TightHeap() // what reading weights takes has gone
 	defer s.Close()
-	if err := announce(c, serving{o.Name, fmt.Sprintf("%s://%s/v1", scheme(l, "http"),
-		l.Addr())}); err != nil {
+	if err := announce(c, serving{o.Name, fmt.Sprintf("%s://%s/v1", scheme(l, "http"), l.Addr())}); err != nil {
 		return err
 	}
 	return s.Serve(c.Context(), l)

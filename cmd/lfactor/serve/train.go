@@ -11,8 +11,7 @@ import (
 )
 
 // trainFlags are those that --train reads.
-var trainFlags = []string{"adapters", "rank", "alpha", "targets", "train-tokens", "train-step-tokens",
-	"adapters-dir"}
+var trainFlags = []string{"adapters", "rank", "alpha", "targets", "train-tokens", "train-step-tokens", "adapters-dir"}
 
 // training are the flags of serving adapters that clients train.
 type training struct {
@@ -23,8 +22,7 @@ type training struct {
 // bindTrain declares them.
 func bindTrain(c *cobra.Command, t *training) {
 	f := c.Flags()
-	f.BoolVar(&t.on, "train", false,
-		"clients train adapters of the model, and draw with them (docs/post-training.md)")
+	f.BoolVar(&t.on, "train", false, "clients train adapters of the model, and draw with them (docs/post-training.md)")
 	f.IntVar(&t.o.Adapters, "adapters", 16, "with --train: adapters at once")
 	f.IntVar(&t.o.Rank, "rank", 16, "with --train: rank of an adapter")
 	f.Float64Var(&t.o.Alpha, "alpha", 32, "with --train: what alpha/rank scales an adapter by")

@@ -68,8 +68,7 @@ func printDenoiser(all []fidelity.DenoiserLayout) {
 			name = fmt.Sprintf("%s: %d", l.Layout, l.Encoding)
 		}
 		t.AppendRow(table.Row{l.Devices, name, unit.Seconds(l.Step), fmt.Sprintf("%.3f", l.Samples),
-			fmt.Sprintf("%+.1f%%", 100*(l.Samples/live[l.Devices]-1)), share(l.VAE), share(l.Text),
-			share(l.Denoiser),
+			fmt.Sprintf("%+.1f%%", 100*(l.Samples/live[l.Devices]-1)), share(l.VAE), share(l.Text), share(l.Denoiser),
 			share(l.Rest)})
 	}
 	t.Render()

@@ -14,11 +14,10 @@ import (
 
 func diffCommand() *cobra.Command {
 	return &cobra.Command{Use: "diff TRACE.json FILE.yaml [key=value ...] [--cluster NAME|FILE] [--svg FILE]",
-		Short: "Lay a real run's trace over the simulated step and name the largest differences",
-		Long: "TRACE.json is what a run leaves in its log.dir (or what lfactor sim --trace has written); FILE.yaml and " +
-			"key=value are those of that run.\n--cluster is the machine it ran on: lfactor calibrate measures " +
-			"this one. Of each job the median over the recorded steps is compared.\n--svg draws both steps, " +
-			"one above the other.",
+		Short: "Lay a real run's trace over the simulated step and name the largest differences", Long: "TRACE.json " +
+			"is what a run leaves in its log.dir (or what lfactor sim --trace has written); FILE.yaml and key=value " +
+			"are those of that run.\n--cluster is the machine it ran on: lfactor calibrate measures this one. Of " +
+			"each job the median over the recorded steps is compared.\n--svg draws both steps, one above the other.",
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simDiff}
 }
 

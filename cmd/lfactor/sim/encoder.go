@@ -61,8 +61,7 @@ func printEncoder(r *fidelity.EncoderResult, model, cluster string, micro int) {
 			second = gain(r.Simulated[1].Step, s.Step)
 		}
 		t.AppendRow(table.Row{s.Layout, unit.Seconds(s.Step), fmt.Sprintf("%.0f", s.Rate),
-			gain(r.Simulated[0].Step, s.Step), second, fmt.Sprintf("%.1f%%", 100*s.Bubble),
-			tensor.Bytes(s.Peak)})
+			gain(r.Simulated[0].Step, s.Step), second, fmt.Sprintf("%.1f%%", 100*s.Bubble), tensor.Bytes(s.Peak)})
 	}
 	t.Render()
 	if len(r.Paced) == 0 {

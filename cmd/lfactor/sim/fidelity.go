@@ -22,9 +22,8 @@ func fidelityCommand() *cobra.Command {
 			"are real on few cores. Each set is calibrated once, on a plan that is not in it. Other " +
 			"programs disturb it."}
 	n := c.Flags().Int("plans", 6, "how many plans of each set to run")
-	every := c.Flags().Bool("every", false,
-		"instead, every schedule that runs with 4, 16 and 64 microbatches, and with chunks those that have "+
-			"some, on 4 ranks whose jobs last their modelled time")
+	every := c.Flags().Bool("every", false, "instead, every schedule that runs with 4, 16 and 64 microbatches, "+
+		"and with chunks those that have some, on 4 ranks whose jobs last their modelled time")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		form, err := cli.Output(c)
 		if err != nil {
@@ -58,9 +57,8 @@ func printFidelity(what string, rows []fidelity.Row) {
 	t := cli.TextTable("plan", "step, real", "simulated", "error", "peak, real", "simulated", "error")
 	for _, x := range rows {
 		t.AppendRow(table.Row{x.Plan, unit.Seconds(x.Step), unit.Seconds(x.StepSim),
-			fmt.Sprintf("%+.1f%%", 100*(x.StepSim/x.Step-1)),
-			tensor.Bytes(int64(x.Peak)), tensor.Bytes(int64(x.PeakSim)),
-			fmt.Sprintf("%+.1f%%", 100*(x.PeakSim/x.Peak-1))})
+			fmt.Sprintf("%+.1f%%", 100*(x.StepSim/x.Step-1)), tensor.Bytes(int64(x.Peak)),
+			tensor.Bytes(int64(x.PeakSim)), fmt.Sprintf("%+.1f%%", 100*(x.PeakSim/x.Peak-1))})
 	}
 	t.Render()
 }

@@ -16,10 +16,7 @@ var simFlags = cli.Flags{
 		Value:   "NAME|FILE",
 		Section: "What is simulated",
 		Doc: "machine: one that comes with lfactor (" +
-			strings.Join(
-				configs.Clusters(),
-				", ",
-			) + ") or a file; cpu where it is not said",
+			strings.Join(configs.Clusters(), ", ") + ") or a file; cpu where it is not said",
 		Values: cli.Clusters,
 	},
 	{

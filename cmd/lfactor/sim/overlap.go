@@ -58,8 +58,7 @@ func printContext(rows []fidelity.Overlapped) {
 func percent(x float64) string { return fmt.Sprintf("%.1f%%", 100*x) }
 
 func printOverlap(rows []fidelity.Overlapped) {
-	t := cli.TextTable("plan", "step, real", "overlapped", "gain, real", "predicted", "hidden, real",
-		"predicted")
+	t := cli.TextTable("plan", "step, real", "overlapped", "gain, real", "predicted", "hidden, real", "predicted")
 	for _, r := range rows {
 		t.AppendRow(table.Row{r.Plan, unit.Seconds(r.Real[0].Step), unit.Seconds(r.Real[1].Step),
 			percent(fidelity.Gain(r.Real)), percent(fidelity.Gain(r.Sim)),

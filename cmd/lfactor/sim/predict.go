@@ -44,8 +44,7 @@ func predictCommand() *cobra.Command {
 			return err
 		}
 		if *folds > len(known) && c.Flags().Changed("folds") {
-			return exit.Usagef("--folds %d: %s has %d rows, and a fold has at least one", *folds, *file,
-				len(known))
+			return exit.Usagef("--folds %d: %s has %d rows, and a fold has at least one", *folds, *file, len(known))
 		}
 		var others []cost.Measured
 		for _, name := range *beside {
@@ -154,8 +153,7 @@ func printConstants(form string, k *cost.Constants) error {
 }
 
 func printPredictions(all []fidelity.Prediction) {
-	t := cli.TextTable("GPUs", "tp", "dp", "pp", "batch", "micro", "products", "memory", "tp comm",
-		"host", "logits",
+	t := cli.TextTable("GPUs", "tp", "dp", "pp", "batch", "micro", "products", "memory", "tp comm", "host", "logits",
 		"bubble", "pp comm", "dp comm", "step", "predicted", "measured", "error")
 	var errs []float64
 	for _, p := range all {

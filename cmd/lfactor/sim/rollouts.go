@@ -39,8 +39,7 @@ func rolloutsCommand() *cobra.Command {
 	f.Float64Var(&w.Length, "length", 500, "tokens of an answer: the median")
 	f.Float64Var(&w.Spread, "spread", 0.7, "how far lengths lie apart: σ of their logarithm")
 	f.Float64Var(&w.Most, "most", 4096, "tokens of an answer at most")
-	f.Float64Var(&w.Token, "token", 0.02,
-		"seconds of a token of an answer, beside the others that its sampler draws")
+	f.Float64Var(&w.Token, "token", 0.02, "seconds of a token of an answer, beside the others that its sampler draws")
 	f.Float64Var(&w.Train, "train", 20, "seconds of a step's training")
 	f.Float64Var(&w.Publish, "publish", 1, "seconds in which the trainer gives its weights out")
 	f.Float64Var(&w.Load, "load", 1, "seconds in which a sampler takes weights")
@@ -96,8 +95,7 @@ func sized(w rollouts.World, samplers, staleness []int) (all []RolloutsRow, err 
 }
 
 func printRollouts(all []RolloutsRow) {
-	t := cli.TextTable("samplers", "staleness", "step", "gain", "trainer waits", "samplers rest",
-		"oldest token")
+	t := cli.TextTable("samplers", "staleness", "step", "gain", "trainer waits", "samplers rest", "oldest token")
 	for _, x := range all {
 		t.AppendRow(table.Row{x.Samplers, x.Staleness, unit.Seconds(x.Step), fmt.Sprintf("%.2f", x.Gain),
 			fmt.Sprintf("%.0f %%", 100*x.Waiting), fmt.Sprintf("%.0f %%", 100*x.Idle), x.Age})

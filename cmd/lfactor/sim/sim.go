@@ -41,24 +41,14 @@ func Command() *cobra.Command {
   lfactor sim compare 1f1b zb-h1 interleaved run.yaml
   lfactor sim run.yaml --seeds 1000 --faults crash,straggler`,
 		RunE: simCommand})
-	c.AddCommand(
-		&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]",
-			Short: "Run one seed again and say what happened",
-			Long: "Runs one seed again with the faults that are drawn from it. --shrink looks for the " +
-				"smallest run that fails as it does (fewer faults, steps, ranks and\nmicrobatches, earlier " +
-				"faults) and lists its events.", DisableFlagParsing: true,
-			ValidArgsFunction: simFlags.Complete, RunE: simReplay},
-		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]",
-			Short: "Simulate several schedules side by side", DisableFlagParsing: true,
-			ValidArgsFunction: simFlags.Complete, RunE: simCompare},
-		predictCommand(),
-		fidelityCommand(),
-		encoderCommand(),
-		denoiserCommand(),
-		rolloutsCommand(),
-		overlapCommand(),
-		diffCommand(),
-	)
+	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]",
+		Short: "Run one seed again and say what happened", Long: "Runs one seed again with " +
+			"the faults that are drawn from it. --shrink looks for the smallest run that fails as it " +
+			"does (fewer faults, steps, ranks and\nmicrobatches, earlier faults) and lists its events.",
+		DisableFlagParsing: true, ValidArgsFunction: simFlags.Complete, RunE: simReplay}, &cobra.Command{
+		Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]", Short: "Simulate several schedules side by side",
+		DisableFlagParsing: true, ValidArgsFunction: simFlags.Complete, RunE: simCompare}, predictCommand(),
+		fidelityCommand(), encoderCommand(), denoiserCommand(), rolloutsCommand(), overlapCommand(), diffCommand())
 	return c
 }
 
@@ -223,9 +213,8 @@ func simCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	return cli.EmitAs(cli.Out, s.form, t, func(w io.Writer) {
-		fmt.Fprintf(w, "%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a "+
-			"cycle of waits; hash of all events %s\n",
-			t.Ended+t.Stalled+t.Failed, t.Ended, t.Failed, t.Stalled, t.Hash)
+		fmt.Fprintf(w, "%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a cycle "+
+			"of waits; hash of all events %s\n", t.Ended+t.Stalled+t.Failed, t.Ended, t.Failed, t.Stalled, t.Hash)
 	})
 }
 
@@ -286,18 +275,9 @@ func (s *simRun) print(res *sim.Result, x *rehearsal.Explainer) error {
 	if s.form != "text" {
 		return json.NewEncoder(cli.Out).Encode(sum)
 	}
-	fmt.Fprintf(
-		cli.Out,
-		"%s on %s: step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan; %d "+
-			"events, hash %s\n",
-		sum.Schedule,
-		sum.Cluster,
-		unit.Seconds(sum.Step),
-		100*sum.BubbleLongest,
-		100*sum.BubbleMakespan,
-		sum.Events,
-		sum.Hash,
-	)
+	fmt.Fprintf(cli.Out, "%s on %s: step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan; "+
+		"%d events, hash %s\n", sum.Schedule, sum.Cluster, unit.Seconds(sum.Step), 100*sum.BubbleLongest,
+		100*sum.BubbleMakespan, sum.Events, sum.Hash)
 	if res.Cut {
 		fmt.Fprintln(cli.Out, "interrupted: what follows is partial")
 	}
@@ -432,18 +412,13 @@ func compared(name string, args []string) (*simRun, error) {
 		}
 		if loops != "" {
 			s.rest = append(s.rest, loops)
-			fmt.Fprintf(
-				os.Stderr,
-				"note: %s with one stage a rank is 1f1b: %s is taken; set it to choose another\n",
-				name,
-				loops,
-			)
+			fmt.Fprintf(os.Stderr,
+				"note: %s with one stage a rank is 1f1b: %s is taken; set it to choose another\n", name, loops)
 		}
 		s.schedule(name)
 		x, known := schedule.Get(name)
 		if err := s.plan(); err != nil || known != nil || x.Loops != 0 || s.r.Layout.Design.Loops > 1 ||
-			loops != "" ||
-			s.r.Layout.Design.Mesh.Len(topology.PP) == 1 {
+			loops != "" || s.r.Layout.Design.Mesh.Len(topology.PP) == 1 {
 			return s, err
 		}
 	}
@@ -463,8 +438,7 @@ func printComparison(all []comparison) {
 			fits = "DOES NOT FIT"
 		}
 		t.AppendRow(table.Row{x.Schedule, unit.Seconds(x.Step), fmt.Sprintf("%.2f%%", 100*x.BubbleLongest),
-			fmt.Sprintf("%.2f%%", 100*x.BubbleMakespan), unit.Seconds(x.Comm),
-			tensor.Bytes(x.PeakBytes), fits})
+			fmt.Sprintf("%.2f%%", 100*x.BubbleMakespan), unit.Seconds(x.Comm), tensor.Bytes(x.PeakBytes), fits})
 	}
 	t.Render()
 }
@@ -474,17 +448,15 @@ func (s *simRun) page(t *rehearsal.Timeline, name string, res *sim.Result) error
 	return machine.Create(name, func(w *bufio.Writer) {
 		x := s.r.Summary(res)
 		fmt.Fprintf(w, "<!doctype html><meta charset=\"utf-8\"><title>%s on %s</title><body "+
-			"style=\"font-family:sans-serif\"><h1>%s on %s</h1>\n", x.Schedule, x.Cluster, x.Schedule,
-			x.Cluster)
+			"style=\"font-family:sans-serif\"><h1>%s on %s</h1>\n", x.Schedule, x.Cluster, x.Schedule, x.Cluster)
 		fmt.Fprintf(w, "<p>Step %s; bubble %.2f%% of the longest stage, %.2f%% of the "+
 			"makespan.</p>\n<table border=\"1\" cellpadding=\"4\" "+
 			"style=\"border-collapse:collapse\"><tr><th>rank<th>busy<th>bubble<th>exposed "+
 			"comm<th>sync<th>update<th>peak</tr>\n",
 			unit.Seconds(x.Step), 100*x.BubbleLongest, 100*x.BubbleMakespan)
 		for _, r := range x.Ranks {
-			fmt.Fprintf(w, "<tr><td>%d<td>%s<td>%s<td>%s<td>%s<td>%s<td>%d B</tr>\n", r.Rank,
-				unit.Seconds(r.Busy), unit.Seconds(r.Bubble), unit.Seconds(r.Comm), unit.Seconds(r.Sync),
-				unit.Seconds(r.Update), r.Peak)
+			fmt.Fprintf(w, "<tr><td>%d<td>%s<td>%s<td>%s<td>%s<td>%s<td>%d B</tr>\n", r.Rank, unit.Seconds(r.Busy),
+				unit.Seconds(r.Bubble), unit.Seconds(r.Comm), unit.Seconds(r.Sync), unit.Seconds(r.Update), r.Peak)
 		}
 		fmt.Fprint(w, "</table>\n<p>Forward blue, backward green, input gradients teal, weight "+
 			"gradients yellow, optimizer step red.</p>\n")

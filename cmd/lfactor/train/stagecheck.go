@@ -27,8 +27,7 @@ func (s *staged) own(n int) []owned {
 	keys := []owned{
 		{"checkpoint.dir", in("checkpoints"), func(r *configs.Run) any { return r.Checkpoint.Dir }},
 		{"checkpoint.save_hf", "true", func(r *configs.Run) any { return r.Checkpoint.SaveHF }},
-		{"checkpoint.save_hf_path", in("export"),
-			func(r *configs.Run) any { return r.Checkpoint.SaveHFPath }},
+		{"checkpoint.save_hf_path", in("export"), func(r *configs.Run) any { return r.Checkpoint.SaveHFPath }},
 		{"log.dir", in("run"), func(r *configs.Run) any { return r.Log.Dir }},
 	}
 	if n > 0 { // whatever the first one begins with

@@ -194,8 +194,7 @@ func (s *staged) each(c *cobra.Command, more []string, form string, over func(re
 }
 
 // stage trains one.
-func (s *staged) stage(c *cobra.Command, n int, more []string, form, text string, is state) (*finished,
-	error) {
+func (s *staged) stage(c *cobra.Command, n int, more []string, form, text string, is state) (*finished, error) {
 	name := s.Stages[n].Name
 	set, err := s.settings(n, more)
 	if err != nil {

@@ -37,19 +37,12 @@ func Command() *cobra.Command {
 	}
 	f := c.Flags()
 	port := f.Int("port", 0, "port to listen at on 127.0.0.1; 0 takes a free one")
-	hosts := f.StringSlice(
-		"host",
-		nil,
-		"another name, host:port, under which browsers reach the page, as through a tunnel with another port",
-	)
+	hosts := f.StringSlice("host", nil,
+		"another name, host:port, under which browsers reach the page, as through a tunnel with another port")
 	admin := f.Bool("admin", false, "print a link that may stop runs, too")
-	cluster := f.String(
-		"cluster",
-		"cpu",
-		"without RUN, a cluster whose hosts, jobs and runs are shown (current: the one made last); with RUN, or "+
-			"where there is no such cluster, the machine on which the plan's step is simulated: one that comes "+
-			"with lfactor, or a file",
-	)
+	cluster := f.String("cluster", "cpu", "without RUN, a cluster whose hosts, jobs and runs are shown (current: "+
+		"the one made last); with RUN, or where there is no such cluster, the machine on which the plan's step "+
+		"is simulated: one that comes with lfactor, or a file")
 	tell := forAgents(f)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if asked, err := tell(args); asked {
@@ -75,10 +68,8 @@ func Command() *cobra.Command {
 		}
 		for _, dir := range args {
 			if i, err := os.Stat(dir); err != nil || !i.IsDir() && filepath.Ext(dir) != ".json" {
-				return exit.With(
-					fmt.Errorf("%s: no such folder; name the folder that log.dir of a run names", dir),
-					exit.Corrupt,
-				)
+				return exit.With(fmt.Errorf("%s: no such folder; name the folder that log.dir of a run names", dir),
+					exit.Corrupt)
 			}
 		}
 		m, err := rehearsal.Machine(*cluster)

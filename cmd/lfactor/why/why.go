@@ -15,9 +15,8 @@ import (
 // Command is lfactor why: who waits for whom in a running job.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "why [RUN]", Short: "Say who waits for whom in a running job, the root first",
-		Long: "RUN is the run directory (log.dir), by default runs/latest. The answer comes from the " +
-			"actors themselves.",
-		Args: cobra.MaximumNArgs(1)}
+		Long: "RUN is the run directory (log.dir), by default runs/latest. The answer comes from the actors " +
+			"themselves.", Args: cobra.MaximumNArgs(1)}
 	timeout := c.Flags().Duration("timeout", 5*time.Second, "how long to wait for the run's answer")
 	name := c.Flags().String("cluster", "", "ask a job of this cluster instead; RUN is its number, by "+
 		"default the newest")

@@ -7,11 +7,10 @@ import (
 
 // run writes the loop over codes that are in the table.
 func run() {
-	begin("runCodes", "func(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc "+
-		"*uint64, count *uint, k int) int",
-		"reads coefficients from position k on while their codes are in the table, and returns the "+
-			"position behind them; "+
-			"it also returns where under 32 bits are counted and the next 8 bytes are few or have one of ff.")
+	begin("runCodes",
+		"func(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint, k int) int",
+		"reads coefficients from position k on while their codes are in the table, and returns the position behind "+
+			"them; it also returns where under 32 bits are counted and the next 8 bytes are few or have one of ff.")
 	c, whole, order, b, size, k := arg("c"), arg("whole"), arg("order"), arg("b"), arg("size"), arg("k")
 	i, acc, n := GP64(), GP64(), GP64()
 	MOVQ(at(arg("at"), 0), i)

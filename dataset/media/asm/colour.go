@@ -20,8 +20,7 @@ func triple(near, far reg.GPVirtual, disp int) reg.VecVirtual {
 // smooth22 writes the doubling of a row that is between two rows.
 func smooth22() {
 	begin("smooth22", "func(dst, near, far *byte, n int)",
-		"doubles n·16 samples of near, weighed 3 to 1 with those of far. A sample before and one behind "+
-			"are read.")
+		"doubles n·16 samples of near, weighed 3 to 1 with those of far. A sample before and one behind are read.")
 	dst, near, far, n := arg("dst"), arg("near"), arg("far"), arg("n")
 	eight, seven := fill(words(8, 8)), fill(words(7, 7))
 	loop("next22", n, func() {
@@ -53,8 +52,7 @@ func doubled(dst reg.GPVirtual, s3, before, behind, even, odd reg.VecVirtual, sh
 
 // smooth21 writes the doubling of a row.
 func smooth21() {
-	begin("smooth21", "func(dst, near *byte, n int)",
-		"doubles n·16 samples. A sample before and one behind are read.")
+	begin("smooth21", "func(dst, near *byte, n int)", "doubles n·16 samples. A sample before and one behind are read.")
 	dst, near, n := arg("dst"), arg("near"), arg("n")
 	one, two := fill(words(1, 1)), fill(words(2, 2))
 	loop("next21", n, func() {

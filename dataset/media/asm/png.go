@@ -8,8 +8,7 @@ import (
 
 // png writes the filters of PNG's rows that take pixels one after another.
 func png() {
-	unfilterPixels("unfilterSub", "the pixel before", func(left, _,
-		_ reg.VecVirtual) reg.VecVirtual {
+	unfilterPixels("unfilterSub", "the pixel before", func(left, _, _ reg.VecVirtual) reg.VecVirtual {
 		return left
 	})
 	unfilterPixels("unfilterMean", "the mean of the pixel before and of the one above",
@@ -19,8 +18,7 @@ func png() {
 			VPSRLW(Imm(1), m, m)
 			return m
 		})
-	unfilterPixels("unfilterPaeth",
-		"whichever of left, above and across is nearest to what they make likely", nearest3)
+	unfilterPixels("unfilterPaeth", "whichever of left, above and across is nearest to what they make likely", nearest3)
 	unfilterUp()
 	pack("dropAlpha", "func(dst, px *byte, n int)", [3]int{0, 1, 2})
 }

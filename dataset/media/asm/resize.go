@@ -29,9 +29,8 @@ func rounding(bits reg.GPVirtual) (half, shift reg.VecVirtual) {
 
 // columns writes sums over rows.
 func columns() {
-	begin("columnSums", "func(dst, src *byte, stride, pairs int, w *uint16, n, bits int)",
-		"weighs pairs of rows, for n·32 bytes. A pair's weights are their upper parts, then their lower "+
-			"parts, of 16 bits each.")
+	begin("columnSums", "func(dst, src *byte, stride, pairs int, w *uint16, n, bits int)", "weighs pairs of "+
+		"rows, for n·32 bytes. A pair's weights are their upper parts, then their lower parts, of 16 bits each.")
 	dst, src, stride, pairs, w, n, bits := arg("dst"), arg("src"), arg("stride"), arg("pairs"), arg("w"),
 		arg("n"), arg("bits")
 	half, shift := rounding(bits)
@@ -89,11 +88,10 @@ func columns() {
 
 // rows writes sums along two rows, which share the weights.
 func rows() {
-	begin("rowSums", "func(dst, src *byte, dstStep, srcStep int, first *int32, groups int, w *uint16, "+
-		"n, bits int)",
-		"weighs groups of four pixels, for n pixels of two rows. A group's weights are their upper "+
-			"parts, then their lower parts, of 16 bits "+
-			"each. 4 bytes behind the last group are read, and one behind the last pixel is written.")
+	begin("rowSums", "func(dst, src *byte, dstStep, srcStep int, first *int32, groups int, w *uint16, n, bits int)",
+		"weighs groups of four pixels, for n pixels of two rows. A group's weights are their upper parts, then "+
+			"their lower parts, of 16 bits each. 4 bytes behind the last group are read, and one behind the last "+
+			"pixel is written.")
 	dst, src, first, groups, w, n, bits := arg("dst"), arg("src"), arg("first"), arg("groups"), arg("w"),
 		arg("n"), arg("bits")
 	dstStep, srcStep := arg("dstStep"), arg("srcStep")

@@ -10,8 +10,7 @@ const webpStride = 32 // of the area in which a macroblock is made
 
 // idctAdd writes the inverse transform of a 4×4 block.
 func idctAdd() {
-	begin("idctAdd", "func(dst *byte, coef *int16)",
-		"adds the inverse transform of a 4×4 block to its prediction.")
+	begin("idctAdd", "func(dst *byte, coef *int16)", "adds the inverse transform of a 4×4 block to its prediction.")
 	dst, coef := arg("dst"), arg("coef")
 	x := make([]reg.VecVirtual, 4)
 	for i := range x {
@@ -147,8 +146,7 @@ func turnedTwice(x []reg.VecVirtual) []reg.VecVirtual {
 // corner.
 func trueMotion() {
 	begin("trueMotion", "func(dst *byte, eights int)",
-		"predicts a square of eights·8 pixels a side: what is above, more what the left pixel is more "+
-			"than the corner.")
+		"predicts a square of eights·8 pixels a side: what is above, more what the left pixel is more than the corner.")
 	dst, eights := arg("dst"), arg("eights")
 	rows := GP64()
 	MOVQ(eights, rows)
@@ -191,8 +189,7 @@ func trueMotion() {
 // yuv32 writes the conversion to RGB with smooth chroma.
 func yuv32() {
 	begin("yuv32", "func(dst, y, u, uf, v, vf *byte, n int)",
-		"turns n·32 pixels of a row into RGB; chroma begins a sample before it, u and v are nearer than "+
-			"uf and vf.")
+		"turns n·32 pixels of a row into RGB; chroma begins a sample before it, u and v are nearer than uf and vf.")
 	dst, y, n := arg("dst"), arg("y"), arg("n")
 	u, uf, v, vf := arg("u"), arg("uf"), arg("v"), arg("vf")
 	loop("next32", n, func() {

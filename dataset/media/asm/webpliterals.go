@@ -8,11 +8,9 @@ import (
 
 // readLiterals writes the loop over pixels whose alpha is one and the same.
 func readLiterals() {
-	begin("readLiterals", "func(r *byte, pix *uint32, most int, green, red, blue *uint32, alpha uint32) "+
-		"(n, symbol int)",
-		"reads at most so many pixels until another symbol than a pixel's green comes, and returns how "+
-			"many and that, or -1 for none, or -2 where few "+
-			"bytes are left. r begins with the fields of bitReader.")
+	begin("readLiterals", "func(r *byte, pix *uint32, most int, green, red, blue *uint32, alpha uint32) (n, symbol "+
+		"int)", "reads at most so many pixels until another symbol than a pixel's green comes, and returns how "+
+		"many and that, or -1 for none, or -2 where few bytes are left. r begins with the fields of bitReader.")
 	b, i, size, value, n := GP64(), GP64(), GP64(), GP64(), GP64()
 	r := arg("r")
 	for k, to := range []reg.GPVirtual{b, size, nil, i, value, n} {

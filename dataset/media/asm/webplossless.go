@@ -12,8 +12,7 @@ import (
 func lossless() {
 	for mode := range 14 {
 		begin(fmt.Sprintf("predict%d", mode), "func(px, above *uint32, n int)",
-			fmt.Sprintf("adds the prediction of mode %d to n pixels; above is the pixel above the first.",
-				mode))
+			fmt.Sprintf("adds the prediction of mode %d to n pixels; above is the pixel above the first.", mode))
 		p := predictor{mode, arg("px"), arg("above"), arg("n")}
 		switch mode {
 		case 0, 2, 3, 4, 8, 9:
@@ -59,8 +58,7 @@ func (p predictor) apart() {
 			func(a, b Op) { VMOVDQU(a, b) })
 	})
 	loop(name+"One", p.n, func() {
-		step(4, func() reg.VecVirtual { return XMM() }, func(a, b Op) { VMOVD(a, b) },
-			func(a, b Op) { VMOVD(a, b) })
+		step(4, func() reg.VecVirtual { return XMM() }, func(a, b Op) { VMOVD(a, b) }, func(a, b Op) { VMOVD(a, b) })
 	})
 }
 

@@ -46,8 +46,7 @@ func (d *lossy) readCoefficients(r *boolReader, above *macroblock) (filled uint3
 // block reads the coefficients of a block from the first on, and returns 1 if there are any.
 func (d *lossy) block(r *boolReader, plane, n, first int, context byte, step *[2]int32) byte {
 	if native {
-		return readBlock((*byte)(unsafe.Pointer(r)), &d.at[plane][0][0][0], &d.coef[16*n], step, first,
-			int(context))
+		return readBlock((*byte)(unsafe.Pointer(r)), &d.at[plane][0][0][0], &d.coef[16*n], step, first, int(context))
 	}
 	return r.block(&d.at[plane], d.coef[16*n:16*n+16], first, context, step)
 }

@@ -40,8 +40,7 @@ func edgesOf(left, above bool, s strength) (bits int) {
 
 // edges calls f with the place of each edge's first pixel and the limit of differences. p begins four
 // columns before the area, and four rows before it if there is something above.
-func edges(side, step, stride int, left, above bool, s strength,
-	f func(at, along, across, limit int, outer bool)) {
+func edges(side, step, stride int, left, above bool, s strength, f func(at, along, across, limit int, outer bool)) {
 	first := 4
 	if above {
 		first += 4 * stride

@@ -115,8 +115,7 @@ func (d *lossy) headers(b []byte) error {
 	if tag&1 != 0 || tag>>1&7 > 3 || tag>>4&1 == 0 || b[3] != 0x9d || b[4] != 0x01 || b[5] != 0x2a {
 		return errLossy
 	}
-	if d.w != int(binary.LittleEndian.Uint16(b[6:])&0x3fff) ||
-		d.h != int(binary.LittleEndian.Uint16(b[8:])&0x3fff) {
+	if d.w != int(binary.LittleEndian.Uint16(b[6:])&0x3fff) || d.h != int(binary.LittleEndian.Uint16(b[8:])&0x3fff) {
 		return errLossy
 	}
 	d.mbw, d.mbh = (d.w+15)/16, (d.h+15)/16

@@ -89,8 +89,7 @@ func (d *lossy) readModes(above *macroblock) {
 		above.modes = [4]byte{m, m, m, m}
 		d.left.modes = above.modes
 	} else if native {
-		readModes((*byte)(unsafe.Pointer(r)), &modeProbs[0][0][0], &above.modes[0], &d.left.modes[0],
-			&d.modes[0])
+		readModes((*byte)(unsafe.Pointer(r)), &modeProbs[0][0][0], &above.modes[0], &d.left.modes[0], &d.modes[0])
 	} else {
 		for y := range 4 {
 			m := d.left.modes[y]

@@ -30,13 +30,11 @@ func yuv32(dst, y, u, uf, v, vf *byte, n int) { panic(notNative) }
 
 func predict(px, above *uint32, n int) { panic(notNative) }
 
-var predict0, predict1, predict2, predict3, predict4, predict5, predict6 = predict, predict, predict,
-	predict, predict, predict,
-	predict
-
-var predict7, predict8, predict9, predict10, predict11, predict12, predict13 = predict, predict, predict,
-	predict, predict,
+var predict0, predict1, predict2, predict3, predict4, predict5, predict6 = predict, predict, predict, predict, predict,
 	predict, predict
+
+var predict7, predict8, predict9, predict10, predict11, predict12, predict13 = predict, predict, predict, predict,
+	predict, predict, predict
 
 func addGreen8(px *uint32, n int) { panic(notNative) }
 

@@ -1,9 +1,8 @@
 package webp
 
 // predictors add the predictions of each mode to n pixels; above is the one above the first.
-var predictors = [14]func(px, above *uint32, n int){predict0, predict1, predict2, predict3, predict4,
-	predict5, predict6,
-	predict7, predict8, predict9, predict10, predict11, predict12, predict13}
+var predictors = [14]func(px, above *uint32, n int){predict0, predict1, predict2, predict3, predict4, predict5,
+	predict6, predict7, predict8, predict9, predict10, predict11, predict12, predict13}
 
 // addPredicted adds to n pixels from one on what a mode makes likely of their neighbours.
 func addPredicted(mode int, pix []uint32, at, n, w int) {

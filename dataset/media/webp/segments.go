@@ -52,10 +52,9 @@ func (d *lossy) readSteps() {
 		}
 		index := func(more int32, most int32) int32 { return min(max(q+more, 0), most) }
 		d.steps[i] = steps{
-			luma: [2]int32{stepsDC[index(more[0], 127)], stepsAC[index(0, 127)]},
-			constants: [2]int32{2 * stepsDC[index(more[1], 127)],
-				max(stepsAC[index(more[2], 127)]*155/100, 8)},
-			chroma: [2]int32{stepsDC[index(more[3], 117)], stepsAC[index(more[4], 127)]}, // at most 132
+			luma:      [2]int32{stepsDC[index(more[0], 127)], stepsAC[index(0, 127)]},
+			constants: [2]int32{2 * stepsDC[index(more[1], 127)], max(stepsAC[index(more[2], 127)]*155/100, 8)},
+			chroma:    [2]int32{stepsDC[index(more[3], 117)], stepsAC[index(more[4], 127)]}, // at most 132
 		}
 	}
 }

@@ -182,8 +182,7 @@ func filterExtreme(sign int) filter {
 		if err != nil || len(all) == 0 {
 			return undefined("an element of an empty sequence"), err
 		}
-		order, err := sorted(all, attributeKey(a.arg(1, "attribute", nil)),
-			!truth(a.arg(0, "case_sensitive", false)))
+		order, err := sorted(all, attributeKey(a.arg(1, "attribute", nil)), !truth(a.arg(0, "case_sensitive", false)))
 		if err != nil || sign < 0 {
 			return order[0], err
 		}

@@ -136,8 +136,7 @@ var runesByName = sync.OnceValue(func() map[string]rune {
 	}
 	r := rune(0xac00) // syllables are named by their letters
 	for _, l := range strings.Split("G,GG,N,D,DD,R,M,B,BB,S,SS,,J,JJ,C,K,T,P,H", ",") {
-		for _, v := range strings.Split("A,AE,YA,YAE,EO,E,YEO,YE,O,WA,WAE,OE,YO,U,WEO,WE,WI,YU,EU,YI,I",
-			",") {
+		for _, v := range strings.Split("A,AE,YA,YAE,EO,E,YEO,YE,O,WA,WAE,OE,YO,U,WEO,WE,WI,YU,EU,YI,I", ",") {
 			for _, t := range strings.Split(",G,GG,GS,N,NJ,NH,D,L,LG,LM,LB,LS,LT,LP,LH,M,B,BS,S,SS,NG,J,C,K,T,P,H", ",") {
 				out["HANGUL SYLLABLE "+l+v+t] = r
 				r++
@@ -161,8 +160,7 @@ func runeNamed(name string) (rune, bool) {
 }
 
 // controlNames are aliases of characters that have no name of their own.
-var controlNames = map[string]rune{"LINE FEED": '\n', "NEW LINE": '\n', "END OF LINE": '\n',
-	"CARRIAGE RETURN": '\r', "CHARACTER TABULATION": '\t', "HORIZONTAL TABULATION": '\t',
-	"LINE TABULATION": '\v', "VERTICAL TABULATION": '\v', "FORM FEED": '\f', "BACKSPACE": '\b',
-	"ALERT": '\a', "ESCAPE": 0x1b, "DELETE": 0x7f, "NEXT LINE": 0x85, "BYTE ORDER MARK": 0xfeff,
-	"NBSP": 0xa0, "ZWJ": 0x200d, "ZWNJ": 0x200c, "ZWSP": 0x200b}
+var controlNames = map[string]rune{"LINE FEED": '\n', "NEW LINE": '\n', "END OF LINE": '\n', "CARRIAGE RETURN": '\r',
+	"CHARACTER TABULATION": '\t', "HORIZONTAL TABULATION": '\t', "LINE TABULATION": '\v', "VERTICAL TABULATION": '\v',
+	"FORM FEED": '\f', "BACKSPACE": '\b', "ALERT": '\a', "ESCAPE": 0x1b, "DELETE": 0x7f, "NEXT LINE": 0x85,
+	"BYTE ORDER MARK": 0xfeff, "NBSP": 0xa0, "ZWJ": 0x200d, "ZWNJ": 0x200c, "ZWSP": 0x200b}

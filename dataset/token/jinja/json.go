@@ -251,8 +251,7 @@ func jsonFloat(x float64) string {
 	return reprFloat(x)
 }
 
-var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`,
-	'\f': `\f`}
+var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
 
 func (s jsonStyle) dumpString(out *strings.Builder, v string) {
 	out.WriteByte('"')

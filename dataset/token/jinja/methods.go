@@ -150,8 +150,7 @@ func affix(has func(s, x string) bool) stringMethod {
 		case string:
 			return has(v, x), nil
 		case *List:
-			return slices.ContainsFunc(x.elems,
-				func(e any) bool { t, ok := e.(string); return ok && has(v, t) }), nil
+			return slices.ContainsFunc(x.elems, func(e any) bool { t, ok := e.(string); return ok && has(v, t) }), nil
 		}
 		return nil, fmt.Errorf("needs a string, not %s", quoteType(a.arg(0, "", nil)))
 	}

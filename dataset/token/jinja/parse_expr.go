@@ -412,8 +412,7 @@ func (p *parser) parseTest(of expr) (expr, error) {
 		out.args, err = p.parseArgs()
 	case p.is(name, "is"):
 		return nil, fmt.Errorf("tests cannot be chained with 'is'")
-	case t.kind == text, t.kind == whole, t.kind == real, t.kind == symbol &&
-		(t.text == "[" || t.text == "{"),
+	case t.kind == text, t.kind == whole, t.kind == real, t.kind == symbol && (t.text == "[" || t.text == "{"),
 		t.kind == name && !slices.Contains([]string{"else", "or", "and"}, t.text):
 		var arg expr
 		if arg, err = p.parsePrimary(); err == nil {

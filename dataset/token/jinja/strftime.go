@@ -8,9 +8,8 @@ import (
 )
 
 // strftimeLayouts gives Go's layout of C's conversions to text, in the C locale.
-var strftimeLayouts = map[byte]string{'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January",
-	'p': "PM", 'P': "pm", 'Z': "", 'z': "",
-	'F': "2006-01-02", 'T': "15:04:05", 'D': "01/02/06", 'R': "15:04", 'r': "03:04:05 PM",
+var strftimeLayouts = map[byte]string{'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January", 'p': "PM",
+	'P': "pm", 'Z': "", 'z': "", 'F': "2006-01-02", 'T': "15:04:05", 'D': "01/02/06", 'R': "15:04", 'r': "03:04:05 PM",
 	'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05"}
 
 // strftimeNumber is a conversion to a number: its value, and how it is filled up to a width.

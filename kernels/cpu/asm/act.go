@@ -169,8 +169,7 @@ func (e *emitter) geluBwd(name string, half bool) {
 // geluConstants puts what phi needs into registers, and returns the form of it.
 func (e *emitter) geluConstants(half bool) (expo, func(expo, vec) (phi, exp vec)) {
 	if half {
-		for _, c := range slices.Concat([]float32{1, phiHalfT, phiExp, density}, phiHalfC,
-			exp2HalfC) {
+		for _, c := range slices.Concat([]float32{1, phiHalfT, phiExp, density}, phiHalfC, exp2HalfC) {
 			e.constant(c)
 		}
 		sign := e.vec()

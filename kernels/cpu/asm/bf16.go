@@ -70,8 +70,7 @@ func (e *emitter) putPast(v vec, m Mem, half bool) {
 func (e *emitter) roundHalf() {
 	e.beginMove("roundHalf", "func(y []uint16, x []float32)", "rounds to nearest even.")
 	e.halves(true, "y")
-	e.each(4, []string{"x", "y"},
-		func(m []Mem, _ int, masked bool) { e.put(e.load(m[0], masked), m[1], true, masked) })
+	e.each(4, []string{"x", "y"}, func(m []Mem, _ int, masked bool) { e.put(e.load(m[0], masked), m[1], true, masked) })
 	e.end()
 }
 

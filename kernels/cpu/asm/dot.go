@@ -43,8 +43,7 @@ func vdpbf16ps(d, s, r int) []byte {
 func (t *amxText) dotBlocks() {
 	t.line("// func dotBlocks(args *amxArgs)")
 	t.line("TEXT ·dotBlocks(SB), NOSPLIT, $0-8\n\tMOVQ args+0(FP), R9")
-	for _, m := range [][2]string{{"a", "SI"}, {"aStride", "R8"}, {"aStep", "R10"}, {"c", "DI"},
-		{"next", "R15"}} {
+	for _, m := range [][2]string{{"a", "SI"}, {"aStride", "R8"}, {"aStep", "R10"}, {"c", "DI"}, {"next", "R15"}} {
 		t.line("\tMOVQ %s, %s", field(m[0]), m[1])
 	}
 	t.line("block:\n\tMOVQ $4, CX\n\tMOVQ DI, R11\n\tMOVQ SI, R12\neight:\n\tLEAQ (R8)(R8*2), " +
@@ -80,8 +79,7 @@ func (t *amxText) dotBlocks() {
 func (t *amxText) dotInRows() {
 	t.line("// func dotInRows(args *amxArgs)")
 	t.line("TEXT ·dotInRows(SB), NOSPLIT, $0-8\n\tMOVQ args+0(FP), R9")
-	for _, m := range [][2]string{{"a", "SI"}, {"aStride", "R8"}, {"aStep", "R10"}, {"dst", "DI"},
-		{"ldd", "R15"}} {
+	for _, m := range [][2]string{{"a", "SI"}, {"aStride", "R8"}, {"aStep", "R10"}, {"dst", "DI"}, {"ldd", "R15"}} {
 		t.line("\tMOVQ %s, %s", field(m[0]), m[1])
 	}
 	t.line("block:\n\tMOVQ $4, CX\n\tMOVQ SI, R12\neight:\n\tLEAQ (R8)(R8*2), AX\n\tLEAQ (R12)(R8*4), R13")

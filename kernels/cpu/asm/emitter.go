@@ -70,8 +70,7 @@ func (e *emitter) begin(name, signature, doc string) {
 
 // beginMove starts a function that only moves or converts, for which the control register does not matter.
 func (e *emitter) beginMove(name, signature, doc string) {
-	e.name, e.labels, e.consts, e.flush, e.short = name+e.suffix, 0, map[float32]Op{}, false,
-		map[string]bool{}
+	e.name, e.labels, e.consts, e.flush, e.short = name+e.suffix, 0, map[float32]Op{}, false, map[string]bool{}
 	TEXT(e.name, NOSPLIT, signature)
 	Doc(e.name + " " + doc)
 	Pragma("noescape")

@@ -54,8 +54,7 @@ func (e *emitter) adamW() {
 
 // sgd emits one step of SGD with momentum.
 func (e *emitter) sgd() {
-	e.begin("sgd", "func(p, m, g []float32, h *float32)",
-		"is one step of SGD with the fields of sgdConst at h.")
+	e.begin("sgd", "func(p, m, g []float32, h *float32)", "is one step of SGD with the fields of sgdConst at h.")
 	f := e.fields(4)
 	factor, decay, momentum, lr := f[0], f[1], f[2], f[3]
 	e.each(1, []string{"p", "m", "g"}, func(a []Mem, _ int, masked bool) {

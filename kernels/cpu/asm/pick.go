@@ -59,8 +59,7 @@ func (e *emitter) relu() {
 
 // reluBwd chooses by comparing, so that a NaN of x passes dy on.
 func (e *emitter) reluBwd() {
-	e.beginMove("reluBwd", "func(dx, dy, x []float32)",
-		"is dx = dy where x is above 0 or a NaN, and 0 elsewhere.")
+	e.beginMove("reluBwd", "func(dx, dy, x []float32)", "is dx = dy where x is above 0 or a NaN, and 0 elsewhere.")
 	zero := e.zero()
 	e.each(4, []string{"dx", "dy", "x"}, func(m []Mem, _ int, masked bool) {
 		dy, x := e.load(m[1], masked), e.load(m[2], masked)
@@ -78,8 +77,7 @@ func (e *emitter) larger(name string, places bool) {
 	slices := []string{"best", "v"}
 	if places {
 		slices = append(slices, "at")
-		e.beginMove(name, "func(best, v []float32, at []int32, p int32)",
-			"is larger, with at = p where v is taken.")
+		e.beginMove(name, "func(best, v []float32, at []int32, p int32)", "is larger, with at = p where v is taken.")
 	} else {
 		e.beginMove(name, "func(best, v []float32)", "is best = max(best, v), a NaN for one.")
 	}

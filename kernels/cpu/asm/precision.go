@@ -30,8 +30,7 @@ const magnitude = 0x7fffffff
 
 // absMax emits the greatest magnitude, compared as integers so that a NaN is greater than all.
 func (e *emitter) absMax() {
-	e.beginMove("absMax", "func(x []float32) float32",
-		"is the greatest |x|, a NaN if there is one, 0 of none.")
+	e.beginMove("absMax", "func(x []float32) float32", "is the greatest |x|, a NaN if there is one, 0 of none.")
 	s := e.sums(4)
 	e.each(4, []string{"x"}, func(m []Mem, u int, masked bool) {
 		x := e.load(m[0], masked)
@@ -62,8 +61,7 @@ func (e *emitter) absMaxes() {
 // roundBits emits y = q(x·f)·back with the fields of roundConst at h: q is the number of a format that is
 // nearest to a number, of two the even one.
 func (e *emitter) roundBits() {
-	e.beginMove("roundBits", "func(y, x []float32, f, back float32, h *float32)",
-		"is y = q(x·f)·back, see roundConst.")
+	e.beginMove("roundBits", "func(y, x []float32, f, back float32, h *float32)", "is y = q(x·f)·back, see roundConst.")
 	f, back, c := e.float("f"), e.float("back"), e.fields(6)
 	e.each(2, []string{"y", "x"}, func(m []Mem, _ int, masked bool) {
 		x := e.load(m[1], masked)
@@ -77,8 +75,7 @@ func (e *emitter) roundBits() {
 
 // roundEach is roundBits with a factor and its inverse for each number.
 func (e *emitter) roundEach() {
-	e.beginMove("roundEach", "func(y, x, f, back []float32, h *float32)",
-		"is y = q(x·f)·back, see roundConst.")
+	e.beginMove("roundEach", "func(y, x, f, back []float32, h *float32)", "is y = q(x·f)·back, see roundConst.")
 	c := e.fields(6)
 	e.each(2, []string{"y", "x", "f", "back"}, func(m []Mem, _ int, masked bool) {
 		x, f, back := e.load(m[1], masked), e.load(m[2], masked), e.load(m[3], masked)

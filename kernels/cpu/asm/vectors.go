@@ -306,8 +306,7 @@ func returned(i int) Mem {
 
 // layer emits (x - mean)·r·w + b.
 func (e *emitter) layer(name string, half bool) {
-	e.begin(name, "func(y, x []"+elements(half)+", w, b []float32, mean, r float32)",
-		"is y = (x - mean)·r·w + b.")
+	e.begin(name, "func(y, x []"+elements(half)+", w, b []float32, mean, r float32)", "is y = (x - mean)·r·w + b.")
 	mean, r := e.float("mean"), e.float("r")
 	e.halves(half, "y", "x")
 	e.each(2, []string{"y", "x", "w", "b"}, func(m []Mem, _ int, masked bool) {

@@ -15,9 +15,8 @@ const (
 	tdpBF16PS
 )
 
-var opcodeNames = map[opcode]string{ldTileCfg: "LDTILECFG", stTileCfg: "STTILECFG",
-	tileRelease: "TILERELEASE",
-	tileZero:    "TILEZERO", tileLoadD: "TILELOADD", tileStoreD: "TILESTORED", tdpBF16PS: "TDPBF16PS"}
+var opcodeNames = map[opcode]string{ldTileCfg: "LDTILECFG", stTileCfg: "STTILECFG", tileRelease: "TILERELEASE",
+	tileZero: "TILEZERO", tileLoadD: "TILELOADD", tileStoreD: "TILESTORED", tdpBF16PS: "TDPBF16PS"}
 
 func (o opcode) String() string { return opcodeNames[o] }
 

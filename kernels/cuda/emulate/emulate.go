@@ -100,8 +100,7 @@ func build(compiler string, flags []string) (string, error) {
 	defer os.RemoveAll(dir)
 	for _, f := range []fs.FS{own, source.Files} {
 		if err := each(f, func(name string, text []byte) error {
-			return os.WriteFile(filepath.Join(dir,
-				name), text, 0o600)
+			return os.WriteFile(filepath.Join(dir, name), text, 0o600)
 		}); err != nil {
 			return "", err
 		}
@@ -142,9 +141,8 @@ func load(path string) (*Driver, error) {
 	}
 	d := &Driver{Path: path}
 	for name, p := range map[string]*uintptr{"lf_emulate": &d.set, "lf_emulated_blocks": &d.blocks,
-		"lf_emulated_launches": &d.launches, "lf_emulated_sent": &d.sent,
-		"lf_emulated_reads": &d.reads, "lf_emulated_allocations": &d.allocations,
-		"lf_emulated_peers": &d.peers, "lf_emulated_ranges": &d.ranges} {
+		"lf_emulated_launches": &d.launches, "lf_emulated_sent": &d.sent, "lf_emulated_reads": &d.reads,
+		"lf_emulated_allocations": &d.allocations, "lf_emulated_peers": &d.peers, "lf_emulated_ranges": &d.ranges} {
 		if *p, err = purego.Dlsym(h, name); err != nil {
 			return nil, err
 		}

@@ -90,16 +90,14 @@ func (d *driver) Free(addr uint64) {
 // Upload implements accel.Driver.
 func (d *driver) Upload(to uint64, from []byte) error {
 	return d.do(func() error {
-		return cu.MemcpyHtoDAsync(cu.DevicePtr(to), unsafe.Pointer(unsafe.SliceData(from)), int64(len(from)),
-			d.stream)
+		return cu.MemcpyHtoDAsync(cu.DevicePtr(to), unsafe.Pointer(unsafe.SliceData(from)), int64(len(from)), d.stream)
 	})
 }
 
 // Download implements accel.Driver.
 func (d *driver) Download(to []byte, from uint64) error {
 	return d.do(func() error {
-		return cu.MemcpyDtoHAsync(unsafe.Pointer(unsafe.SliceData(to)), cu.DevicePtr(from), int64(len(to)),
-			d.stream)
+		return cu.MemcpyDtoHAsync(unsafe.Pointer(unsafe.SliceData(to)), cu.DevicePtr(from), int64(len(to)), d.stream)
 	})
 }
 

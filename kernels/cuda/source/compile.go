@@ -57,8 +57,7 @@ func Compile(compiler string) (image, said []byte, err error) {
 	}
 	c := exec.Command(compiler, append(flags, "-Xptxas", "-v", "all.cu", "-o", "kernels.fatbin")...)
 	c.Dir = dir
-	c.Env = append(os.Environ(),
-		"PATH="+filepath.Dir(compiler)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	c.Env = append(os.Environ(), "PATH="+filepath.Dir(compiler)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	if said, err = c.CombinedOutput(); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w\n%s", compiler, err, said)
 	}

@@ -43,11 +43,9 @@ func check(m configs.Model, k keys, at configs.Report) {
 var _ = func() (all []struct{}) {
 	for _, class := range latent.Classes() {
 		c, _ := latent.Lookup(class)
-		all = append(all, family.Register(family.Family{ModelType: class, Paper: c.Paper,
-			HF: hf.Family{Class: class, Diffusers: true,
-				Has:     []string{"autoencoder", "latent_patch", "in_channels", "out_channels"},
-				Prepare: whole, Own: []hf.Own{hf.Keys(keys{}, keys.enter)}, Write: write},
-			Build: build}))
+		all = append(all, family.Register(family.Family{ModelType: class, Paper: c.Paper, HF: hf.Family{Class: class,
+			Diffusers: true, Has: []string{"autoencoder", "latent_patch", "in_channels", "out_channels"},
+			Prepare: whole, Own: []hf.Own{hf.Keys(keys{}, keys.enter)}, Write: write}, Build: build}))
 	}
 	return all
 }()
@@ -76,8 +74,7 @@ func (k keys) enter(d *hf.Decoder) {
 	m := c.Model()
 	blocks := len(m.Encoder("")) + len(m.Decoder(""))
 	for key, v := range map[string]int{"hidden_size": 2 * m.Latent, "num_hidden_layers": blocks,
-		"num_attention_heads": 1,
-		"intermediate_size":   m.Latent, "in_channels": m.In, "out_channels": m.Out} {
+		"num_attention_heads": 1, "intermediate_size": m.Latent, "in_channels": m.In, "out_channels": m.Out} {
 		d.Set(key, fmt.Sprint(v))
 	}
 	d.Set("latent_patch", "[1, 1, 1]")
@@ -113,20 +110,16 @@ func build(c configs.Model) *family.Model {
 	}
 	a := &autoencoder{m: file.Model()}
 	a.least = extent{1, 1 + a.m.Frames, a.m.Side, a.m.Side}
-	a.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: a.m.In, Canvas: true, Dir: "vae",
-		Takes:  a.takes,
-		Lines:  true,
-		Extent: func(s block.Shape) int { e := a.extent(s); return e.n * e.each() }}
+	a.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: a.m.In, Canvas: true, Dir: "vae", Takes: a.takes,
+		Lines: true, Extent: func(s block.Shape) int { e := a.extent(s); return e.n * e.each() }}
 	return a.model(c)
 }
 
 func (a *autoencoder) model(c configs.Model) *family.Model {
 	m := &family.Model{Family: c.ModelType, Denoiser: a.d, Ports: map[string]family.Port{},
 		Source: func(name string) family.Source { return family.Source{Name: name} },
-		Spec: family.Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: 1, KV: 1,
-			HeadDim: 2,
-			Vocab:   1, Eps: c.NormEps, Act: c.Act, InitStd: c.InitRange, Rope: block.Rope{Dim: 2,
-				Theta: 10000}}}
+		Spec: family.Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: 1, KV: 1, HeadDim: 2,
+			Vocab: 1, Eps: c.NormEps, Act: c.Act, InitStd: c.InitRange, Rope: block.Rope{Dim: 2, Theta: 10000}}}
 	m.Modalities = []family.Modality{pixels{a}}
 	stds := map[string]float64{}
 	for _, p := range a.m.Params() {

@@ -142,8 +142,7 @@ func (s *seeing) encoder(m *family.Model) (list []family.Block) {
 	}
 	hidden := float64(m.Config.Hidden)
 	for i, of := range s.blocks {
-		from, to, last := fmt.Sprintf("%s.%d", Component, i-1), fmt.Sprintf("%s.%d", Component, i),
-			i == len(s.blocks)-1
+		from, to, last := fmt.Sprintf("%s.%d", Component, i-1), fmt.Sprintf("%s.%d", Component, i), i == len(s.blocks)-1
 		b := family.Block{Name: of.Name, Component: Component, Recompute: i > 0, Gives: []string{to},
 			Weight: s.work(i) * 1000 * tokens / max(1, 8*hidden*hidden)}
 		if i > 0 {
@@ -173,8 +172,7 @@ func (s *seeing) record(r *block.Rec, env map[string]*grad.Value, i int, from, t
 	n, space := s.space(r.Shape, s.shapes[i])
 	var x *grad.Value
 	if i == 0 {
-		x = cut(r, r.T.Cast(r.T.Data(pixelData, tensor.F32, slices.Concat([]int{n}, space,
-			[]int{s.m.In})...)))
+		x = cut(r, r.T.Cast(r.T.Data(pixelData, tensor.F32, slices.Concat([]int{n}, space, []int{s.m.In})...)))
 	} else {
 		x = cut(r, spread(r, env[from], n, space))
 	}

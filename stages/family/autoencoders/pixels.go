@@ -89,8 +89,7 @@ func (p pixels) Planned(rows int, _ map[string]int) int32 {
 func (p pixels) Tensors(in *family.Inputs, s block.Shape) map[string]*tensor.Tensor {
 	e, c := p.a.extent(s), p.a.m.In
 	rows := e.n * e.each()
-	x0, eps, weight := tensor.Make(tensor.F32, rows, c), tensor.Make(tensor.F32, rows, c),
-		tensor.Make(tensor.F32, rows)
+	x0, eps, weight := tensor.Make(tensor.F32, rows, c), tensor.Make(tensor.F32, rows, c), tensor.Make(tensor.F32, rows)
 	own := tensor.Make(tensor.I32, rows)
 	at := 0
 	for _, x := range p.items(in) {
@@ -130,8 +129,7 @@ func (a *autoencoder) takes(size [3]int) error {
 		return err
 	}
 	if l := max(size[1], size[2]) / a.m.Side; l > unitsMax || (size[0]-1)/max(1, a.m.Frames) >= unitsMax {
-		return fmt.Errorf("a side of %d pixels is one of %d latents, at most %d", max(size[1], size[2]), l,
-			unitsMax)
+		return fmt.Errorf("a side of %d pixels is one of %d latents, at most %d", max(size[1], size[2]), l, unitsMax)
 	}
 	return nil
 }

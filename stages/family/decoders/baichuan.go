@@ -15,26 +15,20 @@ import (
 // multiplies with rows of length 1. The 7B turns queries and keys; the 13B has linear biases instead, and no
 // max_position_embeddings in its config.json but a model_max_length alone.
 var _ = family.Register(family.Family{ModelType: "baichuan", Paper: "2309.10305",
-	HF: hf.Family{Class: "BaichuanForCausalLM", Remote: true, PlainHeads: true,
-		Has: []string{"position_embeddings"},
-		Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "11008",
-			"num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "125696",
-			"rms_norm_eps": "1e-6", "bos_token_id": "1", "eos_token_id": "2"},
-		Only: map[string]string{"z_loss_weight": "0"},
-		Omit: []string{"num_key_value_heads", "head_dim", "attention_bias", "rope_scaling", "rope_theta",
-			"position_embeddings"},
-		Idle: []string{"model_max_length", "gradient_checkpointing", "_from_model_config"},
-		Read: readBaichuan,
+	HF: hf.Family{Class: "BaichuanForCausalLM", Remote: true, PlainHeads: true, Has: []string{"position_embeddings"},
+		Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "11008", "num_hidden_layers": "32",
+			"num_attention_heads": "32", "vocab_size": "125696", "rms_norm_eps": "1e-6", "bos_token_id": "1",
+			"eos_token_id": "2"}, Only: map[string]string{"z_loss_weight": "0"}, Omit: []string{"num_key_value_heads",
+			"head_dim", "attention_bias", "rope_scaling", "rope_theta", "position_embeddings"},
+		Idle: []string{"model_max_length", "gradient_checkpointing", "_from_model_config"}, Read: readBaichuan,
 		Write: func(m hf.Values, out map[string]any) {
 			out["model_max_length"] = m["max_position_embeddings"]
 			if m["position_embeddings"] == alibi {
 				delete(out, "max_position_embeddings")
 			}
-		}},
-	Spec: func(c configs.Model, s *family.Spec) {
+		}}, Spec: func(c configs.Model, s *family.Spec) {
 		s.UnitHead, s.LogitScale = true, 1/math.Sqrt(float64(c.Hidden))
-	},
-	Source: baichuanSource})
+	}, Source: baichuanSource})
 
 const alibi = "alibi"
 

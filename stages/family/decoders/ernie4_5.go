@@ -13,13 +13,11 @@ import (
 var _ = family.Register(family.Family{ModelType: "ernie4_5",
 	Paper: "https://ernie.baidu.com/blog/posts/ernie4.5",
 	HF: hf.Family{Class: "Ernie4_5ForCausalLM", OutBias: true, Has: []string{"attention_bias", "mlp_bias"},
-		Omit: []string{"attention_bias", "mlp_bias"},
-		Absent: map[string]string{"hidden_size": "1024", "intermediate_size": "3072",
-			"num_hidden_layers": "18", "num_attention_heads": "16", "num_key_value_heads": "2",
-			"head_dim": "128", "vocab_size": "103424", "max_position_embeddings": "131072",
+		Omit: []string{"attention_bias", "mlp_bias"}, Absent: map[string]string{"hidden_size": "1024",
+			"intermediate_size": "3072", "num_hidden_layers": "18", "num_attention_heads": "16",
+			"num_key_value_heads": "2", "head_dim": "128", "vocab_size": "103424", "max_position_embeddings": "131072",
 			"rms_norm_eps": "1e-5", "tie_word_embeddings": "true", "bos_token_id": "1", "eos_token_id": "2"},
-		Own:   []hf.Own{hf.Keys(ernieBias{}, ernieBias.enter)},
-		Write: writeBiases},
+		Own: []hf.Own{hf.Keys(ernieBias{}, ernieBias.enter)}, Write: writeBiases},
 	Spec: func(_ configs.Model, s *family.Spec) { s.RopePairs = true }})
 
 // ernieBias is what files say of biases.

@@ -16,9 +16,8 @@ var _ = family.Register(glm5())
 func glm5() family.Family {
 	f := deepseek3("glm_moe_dsa", "2603.12201", "")
 	f.Loong = []loong.Decoder{{Class: "GlmConfig", Convert: "glm5_convert.yaml", Alone: true,
-		Preset: map[string]string{"norm_topk_prob": "true"}},
-		{Class: "GlmConfig", Convert: "glm5_2_convert.yaml", Alone: true,
-			Preset: map[string]string{"norm_topk_prob": "true"}}}
+		Preset: map[string]string{"norm_topk_prob": "true"}}, {Class: "GlmConfig", Convert: "glm5_2_convert.yaml",
+		Alone: true, Preset: map[string]string{"norm_topk_prob": "true"}}}
 	f.HF.Class = "GlmMoeDsaForCausalLM"
 	for key, value := range map[string]string{"hidden_size": "6144", "intermediate_size": "12288",
 		"num_hidden_layers": "78", "num_attention_heads": "64", "vocab_size": "154880",

@@ -15,33 +15,26 @@ import (
 // prefix that the published ones lack.
 var _ = family.Register(family.Family{ModelType: "gpt2",
 	Paper: "https://openai.com/index/better-language-models",
-	HF: hf.Family{Class: "GPT2LMHeadModel", PlainHeads: true,
-		Has: []string{"hidden_act"},
-		Fixed: map[string]string{"attention_bias": "true",
-			"attention_out_bias": "true", "mlp_bias": "true", "position_embeddings": `"learned"`},
-		Absent: map[string]string{"hidden_size": "768", "num_hidden_layers": "12",
-			"num_attention_heads": "12", "vocab_size": "50257", "max_position_embeddings": "1024",
-			"rms_norm_eps": "1e-5", "tie_word_embeddings": "true", "bos_token_id": "50256",
-			"eos_token_id": "50256", "hidden_act": `"gelu_pytorch_tanh"`},
+	HF: hf.Family{Class: "GPT2LMHeadModel", PlainHeads: true, Has: []string{"hidden_act"},
+		Fixed: map[string]string{"attention_bias": "true", "attention_out_bias": "true", "mlp_bias": "true",
+			"position_embeddings": `"learned"`}, Absent: map[string]string{"hidden_size": "768",
+			"num_hidden_layers": "12", "num_attention_heads": "12", "vocab_size": "50257",
+			"max_position_embeddings": "1024", "rms_norm_eps": "1e-5", "tie_word_embeddings": "true",
+			"bos_token_id": "50256", "eos_token_id": "50256", "hidden_act": `"gelu_pytorch_tanh"`},
 		Alias: map[string]string{"n_embd": "hidden_size", "n_layer": "num_hidden_layers",
-			"n_head": "num_attention_heads", "n_inner": "intermediate_size",
-			"n_positions": "max_position_embeddings", "layer_norm_epsilon": "rms_norm_eps"},
-		Only: map[string]string{"scale_attn_weights": "true",
-			"scale_attn_by_inverse_layer_idx": "false", "add_cross_attention": "false"},
-		Omit: []string{"attention_bias", "head_dim", "rope_scaling", "rope_theta", "num_key_value_heads",
-			"hidden_act"},
-		Idle: []string{"n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj",
-			"summary_activation", "summary_proj_to_labels", "summary_first_dropout",
-			"task_specific_params"},
-		Dropouts: []string{"attn_pdrop", "embd_pdrop", "resid_pdrop"},
-		Write: func(m hf.Values, out map[string]any) {
+			"n_head": "num_attention_heads", "n_inner": "intermediate_size", "n_positions": "max_position_embeddings",
+			"layer_norm_epsilon": "rms_norm_eps"}, Only: map[string]string{"scale_attn_weights": "true",
+			"scale_attn_by_inverse_layer_idx": "false", "add_cross_attention": "false"}, Omit: []string{
+			"attention_bias", "head_dim", "rope_scaling", "rope_theta", "num_key_value_heads", "hidden_act"},
+		Idle: []string{"n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj", "summary_activation",
+			"summary_proj_to_labels", "summary_first_dropout", "task_specific_params"}, Dropouts: []string{"attn_pdrop",
+			"embd_pdrop", "resid_pdrop"}, Write: func(m hf.Values, out map[string]any) {
 			act := m.Text("hidden_act")
 			if act == "gelu_pytorch_tanh" {
 				act = "gelu_new" // as published files have it
 			}
 			out["activation_function"] = act
-		},
-		Own: []hf.Own{hf.Keys(gpt2Keys{Width: 768, Act: "gelu_new"}, gpt2Keys.enter)}},
+		}, Own: []hf.Own{hf.Keys(gpt2Keys{Width: 768, Act: "gelu_new"}, gpt2Keys.enter)}},
 	Spec: func(_ configs.Model, s *family.Spec) {
 		s.Norm = block.Norm{Layer: true}
 		everywhere(s, "plain")
@@ -60,12 +53,11 @@ var _ = family.Register(family.Family{ModelType: "gpt2",
 
 // gpt2Source names parameters as transformers' class does.
 func gpt2Source(c configs.Model) func(string) family.Source {
-	rename := strings.NewReplacer("model.layers.", "transformer.h.", "model.embed_tokens",
-		"transformer.wte", "model.embed_positions", "transformer.wpe",
-		"model.norm", "transformer.ln_f", "input_layernorm", "ln_1", "post_attention_layernorm", "ln_2",
-		"self_attn.o_proj", "attn.c_proj",
-		"mlp.up_proj", "mlp.c_fc", "mlp.down_proj", "mlp.c_proj", "self_attn.q_proj", "attn.c_attn",
-		"self_attn.k_proj", "attn.c_attn", "self_attn.v_proj", "attn.c_attn")
+	rename := strings.NewReplacer("model.layers.", "transformer.h.", "model.embed_tokens", "transformer.wte",
+		"model.embed_positions", "transformer.wpe", "model.norm", "transformer.ln_f", "input_layernorm",
+		"ln_1", "post_attention_layernorm", "ln_2", "self_attn.o_proj", "attn.c_proj", "mlp.up_proj", "mlp.c_fc",
+		"mlp.down_proj", "mlp.c_proj", "self_attn.q_proj", "attn.c_attn", "self_attn.k_proj", "attn.c_attn",
+		"self_attn.v_proj", "attn.c_attn")
 	width := c.Heads * c.HeadDim
 	return func(name string) family.Source {
 		s := family.Source{Name: rename.Replace(name)}

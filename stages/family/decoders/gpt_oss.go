@@ -33,8 +33,7 @@ var _ = family.Register(family.Family{ModelType: "gpt_oss", Paper: "2508.10925",
 		s.Experts.Router = routing.Router{Normalize: true} // as a softmax over the chosen ones
 		k := family.Bounds.Of(c)
 		s.Experts.Biases, s.Experts.Bound, s.Experts.Slope = true, k.GateBound, k.GateSlope
-	},
-	Source: func(configs.Model) func(string) family.Source {
+	}, Source: func(configs.Model) func(string) family.Source {
 		at := family.ExpertPlaces{Turned: true, InTurns: true,
 			Rename: strings.NewReplacer(".mlp.gate.", ".mlp.router.")}.Source
 		return func(name string) family.Source {

@@ -7,8 +7,6 @@ import (
 )
 
 // MiMo-7B: Qwen2's layer with one multi-token-prediction layer.
-var _ = family.Register(family.Family{ModelType: "mimo", Paper: "2505.07608",
-	HF: hf.Family{Class: "MiMoForCausalLM", Remote: true,
-		Fixed: map[string]string{"attention_bias": "true"}, Has: []string{"num_nextn_predict_layers"},
-		Absent: qwenDefaults},
-	Loong: []loong.Decoder{{Class: "MimoConfig", Alone: true}}})
+var _ = family.Register(family.Family{ModelType: "mimo", Paper: "2505.07608", HF: hf.Family{Class: "MiMoForCausalLM",
+	Remote: true, Fixed: map[string]string{"attention_bias": "true"}, Has: []string{"num_nextn_predict_layers"},
+	Absent: qwenDefaults}, Loong: []loong.Decoder{{Class: "MimoConfig", Alone: true}}})

@@ -14,28 +14,19 @@ import (
 // MiniMax M2: queries and keys are normed over all heads together, some of each head turns, and experts that
 // a sigmoid scores and numbers of their own help to choose. intermediate_size is an expert's width.
 var _ = family.Register(family.Family{ModelType: "minimax_m2",
-	HF: hf.Family{Class: "MiniMaxM2ForCausalLM", Score: "sigmoid", Corrected: true,
-		Has: []string{"num_experts", "num_experts_per_tok", "router_aux_loss_coef",
-			"output_router_logits", "router_jitter_noise", "partial_rotary_factor"},
-		Fixed: map[string]string{"qk_norm": "true"}, Omit: []string{"qk_norm", "partial_rotary_factor",
-			"attention_bias"},
-		Alias: map[string]string{"num_local_experts": "num_experts"},
-		Only: map[string]string{"use_qk_norm": "true", "qk_norm_type": `"per_layer"`,
-			"scoring_func":     `"sigmoid"`,
-			"use_routing_bias": "true", "shared_intermediate_size": "0"},
-		Idle: []string{"attn_type_list", "num_mtp_modules", "mtp_transformer_layers",
-			"use_mtp", "layernorm_full_attention_beta",
-			"layernorm_linear_attention_beta", "layernorm_mlp_beta", "shared_moe_mode"},
-		Absent: map[string]string{"hidden_size": "3072", "intermediate_size": "1536",
-			"num_hidden_layers":   "62",
-			"num_attention_heads": "48", "num_key_value_heads": "8", "head_dim": "128",
-			"vocab_size":              "200064",
-			"max_position_embeddings": "196608", "rms_norm_eps": "1e-6", "rope_theta": "5000000",
-			"num_experts":         "256",
-			"num_experts_per_tok": "8", "router_aux_loss_coef": "0.001", "bos_token_id": "200034",
-			"eos_token_id": "200020"},
-		Own: []hf.Own{hf.Keys(minimaxKeys{Head: 128}, minimaxKeys.enter)},
-		Write: func(m hf.Values, out map[string]any) {
+	HF: hf.Family{Class: "MiniMaxM2ForCausalLM", Score: "sigmoid", Corrected: true, Has: []string{"num_experts",
+		"num_experts_per_tok", "router_aux_loss_coef", "output_router_logits", "router_jitter_noise",
+		"partial_rotary_factor"}, Fixed: map[string]string{"qk_norm": "true"}, Omit: []string{"qk_norm",
+		"partial_rotary_factor", "attention_bias"}, Alias: map[string]string{"num_local_experts": "num_experts"},
+		Only: map[string]string{"use_qk_norm": "true", "qk_norm_type": `"per_layer"`, "scoring_func": `"sigmoid"`,
+			"use_routing_bias": "true", "shared_intermediate_size": "0"}, Idle: []string{"attn_type_list",
+			"num_mtp_modules", "mtp_transformer_layers", "use_mtp", "layernorm_full_attention_beta",
+			"layernorm_linear_attention_beta", "layernorm_mlp_beta", "shared_moe_mode"}, Absent: map[string]string{
+			"hidden_size": "3072", "intermediate_size": "1536", "num_hidden_layers": "62", "num_attention_heads": "48",
+			"num_key_value_heads": "8", "head_dim": "128", "vocab_size": "200064", "max_position_embeddings": "196608",
+			"rms_norm_eps": "1e-6", "rope_theta": "5000000", "num_experts": "256", "num_experts_per_tok": "8",
+			"router_aux_loss_coef": "0.001", "bos_token_id": "200034", "eos_token_id": "200020"}, Own: []hf.Own{
+			hf.Keys(minimaxKeys{Head: 128}, minimaxKeys.enter)}, Write: func(m hf.Values, out map[string]any) {
 			out["rotary_dim"] = int(m["partial_rotary_factor"].(float64) * float64(m.Int("head_dim")))
 		}},
 	Spec: func(c configs.Model, s *family.Spec) {

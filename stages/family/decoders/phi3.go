@@ -13,21 +13,19 @@ import (
 // value, and gate and up, as one matrix each in checkpoints.
 var _ = family.Register(family.Family{ModelType: "phi3", Paper: "2404.14219, 2412.08905",
 	HF: hf.Family{Class: "Phi3ForCausalLM", Has: []string{"sliding_window", "partial_rotary_factor"},
-		Null: []string{"sliding_window"},
-		Absent: map[string]string{"hidden_size": "3072", "intermediate_size": "8192",
-			"num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "32064",
-			"max_position_embeddings": "4096", "rms_norm_eps": "1e-5", "bos_token_id": "1",
-			"eos_token_id": "32000"},
-		Only: map[string]string{"resid_pdrop": "0.0", "embd_pdrop": "0.0"},
-		Omit: []string{"head_dim"}, Idle: []string{"original_max_position_embeddings"}, Prepare: phiLong,
-		Write: func(m hf.Values, out map[string]any) {
+		Null: []string{"sliding_window"}, Absent: map[string]string{"hidden_size": "3072",
+			"intermediate_size": "8192", "num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "32064",
+			"max_position_embeddings": "4096", "rms_norm_eps": "1e-5", "bos_token_id": "1", "eos_token_id": "32000"},
+		Only: map[string]string{"resid_pdrop": "0.0", "embd_pdrop": "0.0"}, Omit: []string{"head_dim"}, Idle: []string{
+			"original_max_position_embeddings"}, Prepare: phiLong, Write: func(m hf.Values, out map[string]any) {
 			if scaling, ok := m["rope_scaling"].(map[string]any); ok &&
 				scaling["original_max_position_embeddings"] != nil {
 				out["original_max_position_embeddings"] = scaling["original_max_position_embeddings"]
 			}
-		}},
-	Spec: func(_ configs.Model, s *family.Spec) { slideAll(s) },
-	Source: func(c configs.Model) func(string) family.Source {
+		}}, Spec: func(_ configs.Model, s *family.Spec) {
+		slideAll(
+			s)
+	}, Source: func(c configs.Model) func(string) family.Source {
 		gateUp := gateUpSource(c)
 		return func(name string) family.Source {
 			s := gateUp(name)

@@ -14,13 +14,11 @@ import (
 var _ = family.Register(family.Family{ModelType: "qwen2", Paper: "2407.10671, 2412.15115",
 	HF: windowed(hf.Family{Class: "Qwen2ForCausalLM", Fixed: map[string]string{"attention_bias": "true"},
 		Omit: []string{"attention_bias"}, Absent: qwenDefaults}, fromOn),
-	Loong: []loong.Decoder{{Class: "QwenConfig", Tokens: QwenTokens},
-		{Class: "Qwen2Config", Tokens: QwenTokens}}})
+	Loong: []loong.Decoder{{Class: "QwenConfig", Tokens: QwenTokens}, {Class: "Qwen2Config", Tokens: QwenTokens}}})
 
 // qwenDefaults are transformers' of Qwen2Config and Qwen3Config.
 var qwenDefaults = map[string]string{"hidden_size": "4096", "intermediate_size": "22016",
-	"num_hidden_layers": "32", "num_attention_heads": "32", "num_key_value_heads": "32",
-	"vocab_size":              "151936",
+	"num_hidden_layers": "32", "num_attention_heads": "32", "num_key_value_heads": "32", "vocab_size": "151936",
 	"max_position_embeddings": "32768", "rms_norm_eps": "1e-6"}
 
 // with is a map with one more entry.
@@ -86,8 +84,7 @@ func (k windowKeys) enter(d *hf.Decoder, slides func(layer, most int) bool) {
 
 // allFull leaves a list of kinds away that says what all layers have anyway, and reports whether it does.
 func allFull(d *hf.Decoder, kinds []string, layers int) bool {
-	if len(kinds) != layers || slices.ContainsFunc(kinds,
-		func(k string) bool { return k != "full_attention" }) {
+	if len(kinds) != layers || slices.ContainsFunc(kinds, func(k string) bool { return k != "full_attention" }) {
 		return false
 	}
 	d.Set("layer_types", "[]")

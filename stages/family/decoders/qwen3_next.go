@@ -14,54 +14,43 @@ import (
 
 // Qwen 3 Next: three layers of linear attention to one of gated attention, and experts beside an MLP behind
 // a gate.
-var _ = family.Register(family.Family{ModelType: "qwen3_next", Paper: "2412.06464",
-	HF: family.Mixed(hybrid(hf.Family{Class: "Qwen3NextForCausalLM", Score: "softmax",
-		Write: func(m hf.Values, out map[string]any) {
-			if m.Int(furtherKey) == 0 { // published files do not have it
-				delete(out, furtherKey)
-			}
-		},
-		Has: append([]string{"shared_expert_intermediate_size"}, qwenExperts...),
-		Absent: map[string]string{
-			"hidden_size":                     "2048",
-			"intermediate_size":               "5632",
-			"num_hidden_layers":               "48",
-			"num_attention_heads":             "16",
-			"num_key_value_heads":             "2",
-			"vocab_size":                      "151936",
-			"num_experts":                     "512",
-			"num_experts_per_tok":             "10",
-			"moe_intermediate_size":           "512",
-			"shared_expert_intermediate_size": "512",
-			"norm_topk_prob":                  "true",
-			"router_aux_loss_coef":            "0.001",
-		}})),
-	Spec: func(c configs.Model, s *family.Spec) {
-		hybridSpec(s, c)
-		s.UseExperts(c, family.DenseSteps(c))
-		s.Experts.Router = routing.Router{Normalize: family.Mixture.Of(c).NormTopK}
-		sharedExpert(s, c)
-	},
-	Loong: []loong.Decoder{{Class: "Qwen3NextConfig", Preset: map[string]string{"norm_topk_prob": "true",
-		"partial_rotary_factor": "0.25"}}},
-	Source: func(c configs.Model) func(string) family.Source {
-		return family.BesideLayers(grouped(c, family.EachExpert(c)))
-	},
-	Other: func(c configs.Model) func(string) family.Source {
-		return family.BesideLayers(grouped(c, family.FusedExperts(c)))
-	}})
+var _ = family.Register(family.Family{ModelType: "qwen3_next", Paper: "2412.06464", HF: family.Mixed(
+	hybrid(hf.Family{Class: "Qwen3NextForCausalLM", Score: "softmax", Write: func(m hf.Values, out map[string]any) {
+		if m.Int(furtherKey) == 0 { // published files do not have it
+			delete(out, furtherKey)
+		}
+	}, Has: append([]string{"shared_expert_intermediate_size"}, qwenExperts...), Absent: map[string]string{
+		"hidden_size":                     "2048",
+		"intermediate_size":               "5632",
+		"num_hidden_layers":               "48",
+		"num_attention_heads":             "16",
+		"num_key_value_heads":             "2",
+		"vocab_size":                      "151936",
+		"num_experts":                     "512",
+		"num_experts_per_tok":             "10",
+		"moe_intermediate_size":           "512",
+		"shared_expert_intermediate_size": "512",
+		"norm_topk_prob":                  "true",
+		"router_aux_loss_coef":            "0.001",
+	}})), Spec: func(c configs.Model, s *family.Spec) {
+	hybridSpec(s, c)
+	s.UseExperts(c, family.DenseSteps(c))
+	s.Experts.Router = routing.Router{Normalize: family.Mixture.Of(c).NormTopK}
+	sharedExpert(s, c)
+}, Loong: []loong.Decoder{{Class: "Qwen3NextConfig", Preset: map[string]string{"norm_topk_prob": "true",
+	"partial_rotary_factor": "0.25"}}}, Source: func(c configs.Model) func(string) family.Source {
+	return family.BesideLayers(grouped(c, family.EachExpert(c)))
+}, Other: func(c configs.Model) func(string) family.Source {
+	return family.BesideLayers(grouped(c, family.FusedExperts(c)))
+}})
 
 // Qwen 3.5 as a model of text, dense: the same layers, with the projections of linear attention one after
 // the other.
-var _ = family.Register(family.Family{ModelType: "qwen3_5_text", Paper: "2412.06464",
-	HF: counted3_5(hybrid(hf.Family{Class: "Qwen3_5ForCausalLM",
-		Absent: map[string]string{"hidden_size": "4096",
-			"intermediate_size": "12288", "num_hidden_layers": "32", "num_attention_heads": "16",
-			"num_key_value_heads": "4",
-			"vocab_size":          "248320"}})),
-	Loong:  []loong.Decoder{{Class: "Qwen35Config", Preset: qwen3_5Preset}},
-	Spec:   func(c configs.Model, s *family.Spec) { hybridSpec(s, c) },
-	Source: InOrder})
+var _ = family.Register(family.Family{ModelType: "qwen3_5_text", Paper: "2412.06464", HF: counted3_5(hybrid(hf.Family{
+	Class: "Qwen3_5ForCausalLM", Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "12288",
+		"num_hidden_layers": "32", "num_attention_heads": "16", "num_key_value_heads": "4", "vocab_size": "248320"}})),
+	Loong: []loong.Decoder{{Class: "Qwen35Config", Preset: qwen3_5Preset}},
+	Spec:  func(c configs.Model, s *family.Spec) { hybridSpec(s, c) }, Source: InOrder})
 
 // qwen3_5Preset is what LoongForge's class says by itself.
 var qwen3_5Preset = map[string]string{"partial_rotary_factor": "0.25", "rope_theta": "10000000"}
@@ -95,9 +84,7 @@ var hybridKeys = []string{
 
 // hybrid adds what families with layers of linear attention and of gated attention share.
 func hybrid(f hf.Family) hf.Family {
-	f.Has = append(
-		f.Has,
-		append([]string{"layer_types", "partial_rotary_factor", "attention_bias"}, hybridKeys...)...)
+	f.Has = append(f.Has, append([]string{"layer_types", "partial_rotary_factor", "attention_bias"}, hybridKeys...)...)
 	f.Fixed, f.Omit = map[string]string{"qk_norm": "true"}, []string{"qk_norm"}
 	f.OutBias = true
 	f.Offered, f.Most = []string{furtherKey}, map[string]int{furtherKey: 1}
@@ -112,8 +99,7 @@ func hybrid(f hf.Family) hf.Family {
 		Layers int      `key:"num_hidden_layers"`
 		Types  []string `key:"layer_types"`
 	}
-	f.Own = append(f.Own, hf.Keys(keys{Every: hybridEvery,
-		Layers: family.WholeOf(f.Absent["num_hidden_layers"])},
+	f.Own = append(f.Own, hf.Keys(keys{Every: hybridEvery, Layers: family.WholeOf(f.Absent["num_hidden_layers"])},
 		func(k keys, d *hf.Decoder) {
 			if k.Types == nil && k.Every != hybridEvery {
 				d.Set("layer_types", family.JSONOf(hybridLayers(k.Layers, k.Every)))
@@ -159,11 +145,8 @@ func hybridSpec(s *family.Spec, c configs.Model) {
 
 // hybridPlaces finds the tensors of both kinds of layers; rows gives those of a projection of linear
 // attention.
-func hybridPlaces(
-	c configs.Model,
-	source func(string) family.Source,
-	rows func(part string) (tensor string, rows [][2]int),
-) func(string) family.Source {
+func hybridPlaces(c configs.Model, source func(string) family.Source,
+	rows func(part string) (tensor string, rows [][2]int)) func(string) family.Source {
 	own := family.Linear.Of(c)
 	d, e := own.LinearKeys*own.LinearKeyDim, own.LinearValues*own.LinearDim
 	kinds := c.LayerTypes
@@ -175,8 +158,7 @@ func hybridPlaces(
 		if !ok {
 			return source(name)
 		}
-		if strings.HasPrefix(name, family.FurtherName) ||
-			kinds[layerNumber(before)] != family.LinearAttention {
+		if strings.HasPrefix(name, family.FurtherName) || kinds[layerNumber(before)] != family.LinearAttention {
 			return gatedQuery(c, name, part)
 		}
 		s := family.Source{Name: before + ".linear_attn." + part}
@@ -191,12 +173,7 @@ func hybridPlaces(
 			place("A_log")
 		case "o_proj.weight":
 			place("out_proj.weight")
-		case "q_proj.weight",
-			"k_proj.weight",
-			"v_proj.weight",
-			"z_proj.weight",
-			"a_proj.weight",
-			"b_proj.weight":
+		case "q_proj.weight", "k_proj.weight", "v_proj.weight", "z_proj.weight", "a_proj.weight", "b_proj.weight":
 			tensor, at := rows(part[:1])
 			place(tensor + ".weight")
 			s.Rows = at

@@ -9,21 +9,16 @@ import (
 // SmolLM 3: Llama without positions in every fourth layer (arXiv:2501.18795).
 var _ = family.Register(family.Family{ModelType: "smollm3", Paper: "2501.18795",
 	HF: hf.Family{Class: "SmolLM3ForCausalLM", OutBias: true, Has: []string{"no_rope_layers", "attention_bias",
-		"mlp_bias",
-		"sliding_window", "layer_types"},
-		Absent: map[string]string{"hidden_size": "2048", "intermediate_size": "11008",
-			"num_hidden_layers": "36", "num_attention_heads": "16", "num_key_value_heads": "4",
-			"vocab_size": "128256", "max_position_embeddings": "32768", "rms_norm_eps": "1e-6",
-			"rope_theta": "2000000", "tie_word_embeddings": "true",
-			"bos_token_id": "128000", "eos_token_id": "128001"},
-		Omit: []string{"head_dim"}, Null: []string{"sliding_window"},
-		Write: func(m hf.Values, out map[string]any) {
+		"mlp_bias", "sliding_window", "layer_types"}, Absent: map[string]string{"hidden_size": "2048",
+		"intermediate_size": "11008", "num_hidden_layers": "36", "num_attention_heads": "16",
+		"num_key_value_heads": "4", "vocab_size": "128256", "max_position_embeddings": "32768", "rms_norm_eps": "1e-6",
+		"rope_theta": "2000000", "tie_word_embeddings": "true", "bos_token_id": "128000", "eos_token_id": "128001"},
+		Omit: []string{"head_dim"}, Null: []string{"sliding_window"}, Write: func(m hf.Values, out map[string]any) {
 			if m.Int("sliding_window") > 0 {
 				out["use_sliding_window"] = true
 			}
-		},
-		Own: []hf.Own{hf.Keys(smolKeys{Every: 4, Layers: 36}, smolKeys.enter)}},
-	Spec: func(c configs.Model, s *family.Spec) {
+		}, Own: []hf.Own{
+			hf.Keys(smolKeys{Every: 4, Layers: 36}, smolKeys.enter)}}, Spec: func(c configs.Model, s *family.Spec) {
 		s.NoRope = func(i int) bool {
 			if turns := family.Scales.Of(c).NoRope; i < len(turns) {
 				return turns[i] == 0

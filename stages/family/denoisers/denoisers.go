@@ -39,8 +39,7 @@ func check(m configs.Model, k Keys, at configs.Report) {
 		return
 	}
 	if len(k.Patch) != 3 || k.Patch[0] < 1 || k.Patch[1] < 1 || k.Patch[2] < 1 {
-		at("latent_patch", fmt.Sprintf("%v, want three numbers from 1 up: frames, rows and columns",
-			k.Patch),
+		at("latent_patch", fmt.Sprintf("%v, want three numbers from 1 up: frames, rows and columns", k.Patch),
 			"try [1, 2, 2]")
 	}
 	if k.Freq%2 != 0 {
@@ -64,12 +63,10 @@ func (w Heads) Enter(d *hf.Decoder) { d.Set("hidden_size", fmt.Sprint(w.Heads*w.
 
 // NewModel is a denoiser of blocks between an embedding and a head.
 func NewModel(c configs.Model, d *family.Denoiser) *family.Model {
-	m := &family.Model{Family: c.ModelType, Denoiser: d,
-		Ports:  map[string]family.Port{"x": {Width: c.Hidden}},
-		Source: func(name string) family.Source { return family.Source{Name: name} },
-		Spec: family.Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads,
-			KV: c.Heads, HeadDim: c.HeadDim, Vocab: 1, Eps: c.NormEps, Act: c.Act, InitStd: c.InitRange,
-			Rope: block.Rope{Dim: c.HeadDim, Theta: 10000}}}
+	m := &family.Model{Family: c.ModelType, Denoiser: d, Ports: map[string]family.Port{"x": {Width: c.Hidden}},
+		Source: func(name string) family.Source { return family.Source{Name: name} }, Spec: family.Spec{
+			Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads, KV: c.Heads, HeadDim: c.HeadDim,
+			Vocab: 1, Eps: c.NormEps, Act: c.Act, InitStd: c.InitRange, Rope: block.Rope{Dim: c.HeadDim, Theta: 10000}}}
 	m.Modalities = []family.Modality{d.Modality()}
 	return m
 }
@@ -77,9 +74,8 @@ func NewModel(c configs.Model, d *family.Denoiser) *family.Model {
 // TimeMLP is diffusers' TimestepEmbedding of features [levels in]: a linear layer, SiLU and another.
 func TimeMLP(r *block.Rec, name string, x *grad.Value, out, in int) *grad.Value {
 	whole := block.LinearOpts{Bias: true, Rep: true}
-	return r.Linear(name+".linear_2", r.T.Act(r.Linear(name+".linear_1", x, out, in, whole), kernels.SiLU),
-		out,
-		out, whole)
+	return r.Linear(name+".linear_2", r.T.Act(r.Linear(name+".linear_1", x, out, in, whole), kernels.SiLU), out, out,
+		whole)
 }
 
 // Shift is x [levels n·d] with a parameter [n d] added to every row.
@@ -90,8 +86,7 @@ func Shift(r *block.Rec, name string, x *grad.Value, n, d int) *grad.Value {
 		ones[i] = 1
 	}
 	table := r.T.View(r.T.Param(name, []int{n, d}, -1, 1, true), 1, n*d)
-	return r.T.Gate(x, r.T.ConstOf("dif.ones", ones, levels, n*d), table, r.T.ConstI32("dif.first",
-		[]int32{0}))
+	return r.T.Gate(x, r.T.ConstOf("dif.ones", ones, levels, n*d), table, r.T.ConstI32("dif.first", []int32{0}))
 }
 
 // PlainNorm is a layer norm without parameters, as diffusers' FP32LayerNorm and AdaLayerNorm have.

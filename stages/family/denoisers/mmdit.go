@@ -40,8 +40,7 @@ func (q mmdit) model() *family.Model {
 	}
 	m.Add(family.Block{Name: q.x, Gives: []string{"x", "temb", "text"}, Weight: 0.1, Record: q.embed})
 	for i := range q.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("transformer_blocks.%d", i), Takes: []string{"x", "temb",
-			"text"},
+		m.Add(family.Block{Name: fmt.Sprintf("transformer_blocks.%d", i), Takes: []string{"x", "temb", "text"},
 			Gives: []string{"x", "text"}, Recompute: true, Weight: 1, Pairs: pairs(q.c),
 			Record: func(r *block.Rec, env map[string]*grad.Value) { q.block(r, i, env) }})
 	}
@@ -104,8 +103,7 @@ func (q mmdit) block(r *block.Rec, i int, env map[string]*grad.Value) {
 			}
 		}
 		o := t.Attention(qs[j], k, v, cu, cuK,
-			grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(q.c.HeadDim)),
-				Tokens: tokens})
+			grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(q.c.HeadDim)), Tokens: tokens})
 		o = r.Linear(s.out, t.Flat(o), d, d, block.LinearOpts{Bias: true, Row: true, Unit: q.c.HeadDim})
 		s.x = t.Gate(s.x, t.Place(place, o), s.part(t, 2, d), s.at)
 		h := t.Modulate(s.x, s.part(t, 4, d), s.part(t, 3, d), s.at, PlainNorm(1e-6))

@@ -46,28 +46,24 @@ func checkUNet(m configs.Model, k unetKeys, at configs.Report) {
 		at("block_out_channels", "is not given", "write the channels of each level, as [320, 640, 1280]")
 		return
 	}
-	for key, have := range map[string]int{"down_block_types": len(k.Down),
-		"heads_per_block":              len(k.LevelHead),
+	for key, have := range map[string]int{"down_block_types": len(k.Down), "heads_per_block": len(k.LevelHead),
 		"transformer_layers_per_block": len(k.Depths)} {
 		if have != n {
-			at(key, fmt.Sprintf("%d entries for %d levels of block_out_channels", have, n),
-				"write one a level")
+			at(key, fmt.Sprintf("%d entries for %d levels of block_out_channels", have, n), "write one a level")
 			return
 		}
 	}
 	for i, c := range k.Channels {
 		switch {
 		case k.Groups > 0 && c%k.Groups != 0:
-			at("block_out_channels", fmt.Sprintf("%d are no multiple of norm_num_groups = %d", c, k.Groups),
-				"")
+			at("block_out_channels", fmt.Sprintf("%d are no multiple of norm_num_groups = %d", c, k.Groups), "")
 		case k.LevelHead[i] < 1 || c%k.LevelHead[i] != 0:
 			at("heads_per_block", fmt.Sprintf("%d heads of %d channels", k.LevelHead[i], c),
 				"take a divisor of the level's channels")
 		case k.Depths[i] < 1:
 			at("transformer_layers_per_block", fmt.Sprintf("%d layers, want 1 or more", k.Depths[i]), "")
 		case k.Down[i] != crossDown && k.Down[i] != plainDown:
-			at("down_block_types", fmt.Sprintf("%s is not known", k.Down[i]),
-				"want "+crossDown+" or "+plainDown)
+			at("down_block_types", fmt.Sprintf("%s is not known", k.Down[i]), "want "+crossDown+" or "+plainDown)
 		}
 	}
 	if want := blocksOf(k.Down, k.Residuals); m.Layers != 0 && m.Layers != want {
@@ -75,10 +71,8 @@ func checkUNet(m configs.Model, k unetKeys, at configs.Report) {
 			fmt.Sprintf("write %d", want))
 	}
 	if k.Added < 6*k.Frame || k.Frame%2 != 0 || (k.Frame == 0) != (k.Added == 0) {
-		at("projection_class_embeddings_input_dim",
-			fmt.Sprintf("%d for six numbers of addition_time_embed_dim = %d "+
-				"and a pooled row", k.Added, k.Frame),
-			"want more than six times an even number, or 0 for both")
+		at("projection_class_embeddings_input_dim", fmt.Sprintf("%d for six numbers of addition_time_embed_dim "+
+			"= %d and a pooled row", k.Added, k.Frame), "want more than six times an even number, or 0 for both")
 	}
 }
 
@@ -99,27 +93,19 @@ func blocksOf(down []string, residuals int) int {
 // The U-Nets of Stable Diffusion 1, 2 and XL (arXiv:2112.10752, arXiv:2307.01952): convolutions and
 // attention at falling and rising resolution, with long skips between them.
 var _ = family.Register(family.Family{ModelType: "UNet2DConditionModel", Paper: "2307.01952",
-	HF: hf.Family{Class: "UNet2DConditionModel", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "out_channels", "text_dim", "block_out_channels",
-			"down_block_types", "transformer_layers_per_block", "heads_per_block", "layers_per_block",
-			"norm_num_groups", "use_linear_projection", "addition_time_embed_dim",
-			"projection_class_embeddings_input_dim", "sample_size"},
-		Absent: map[string]string{"in_channels": "4", "out_channels": "4", "text_dim": "1280",
-			"rms_norm_eps": "1e-5"},
-		Alias: map[string]string{"cross_attention_dim": "text_dim", "norm_eps": "rms_norm_eps"},
-		Only: map[string]string{"act_fn": `"silu"`, "center_input_sample": "false", "flip_sin_to_cos": "true",
-			"freq_shift": "0", "downsample_padding": "1", "mid_block_scale_factor": "1", "dropout": "0",
-			"only_cross_attention": "false", "dual_cross_attention": "false",
-			"class_embeddings_concat": "false",
-			"resnet_time_scale_shift": `"default"`, "resnet_skip_time_act": "false",
-			"resnet_out_scale_factor": "1", "time_embedding_type": `"positional"`, "conv_in_kernel": "3",
-			"conv_out_kernel": "3", "attention_type": `"default"`,
-			"mid_block_type": `"UNetMidBlock2DCrossAttn"`},
-		Idle:    []string{"addition_embed_type_num_heads", "upcast_attention"},
-		Omit:    []string{"latent_patch", "heads_per_block"},
-		Prepare: listed,
-		Own:     []hf.Own{hf.Keys(unetUsual, unetFile.enter)},
-		Write:   writeUNet},
+	HF: hf.Family{Class: "UNet2DConditionModel", Diffusers: true, Has: []string{"latent_patch", "in_channels",
+		"out_channels", "text_dim", "block_out_channels", "down_block_types", "transformer_layers_per_block",
+		"heads_per_block", "layers_per_block", "norm_num_groups", "use_linear_projection", "addition_time_embed_dim",
+		"projection_class_embeddings_input_dim", "sample_size"}, Absent: map[string]string{"in_channels": "4",
+		"out_channels": "4", "text_dim": "1280", "rms_norm_eps": "1e-5"}, Alias: map[string]string{
+		"cross_attention_dim": "text_dim", "norm_eps": "rms_norm_eps"}, Only: map[string]string{"act_fn": `"silu"`,
+		"center_input_sample": "false", "flip_sin_to_cos": "true", "freq_shift": "0", "downsample_padding": "1",
+		"mid_block_scale_factor": "1", "dropout": "0", "only_cross_attention": "false", "dual_cross_attention": "false",
+		"class_embeddings_concat": "false", "resnet_time_scale_shift": `"default"`, "resnet_skip_time_act": "false",
+		"resnet_out_scale_factor": "1", "time_embedding_type": `"positional"`, "conv_in_kernel": "3",
+		"conv_out_kernel": "3", "attention_type": `"default"`, "mid_block_type": `"UNetMidBlock2DCrossAttn"`},
+		Idle: []string{"addition_embed_type_num_heads", "upcast_attention"}, Omit: []string{"latent_patch",
+			"heads_per_block"}, Prepare: listed, Own: []hf.Own{hf.Keys(unetUsual, unetFile.enter)}, Write: writeUNet},
 	Build: func(c configs.Model) *family.Model { return newUNet(c).model() }})
 
 // unetFile are keys of files that settings follow from.
@@ -141,8 +127,7 @@ var unetUsual = unetFile{Channels: []int{320, 640, 1280, 1280},
 
 // listed makes lists of keys that a file may have as one number for all levels.
 func listed(raw hf.Raw) {
-	for _, key := range []string{"transformer_layers_per_block", "attention_head_dim",
-		"num_attention_heads"} {
+	for _, key := range []string{"transformer_layers_per_block", "attention_head_dim", "num_attention_heads"} {
 		var n int
 		if json.Unmarshal(raw[key], &n) == nil && raw[key] != nil && string(raw[key]) != "null" {
 			raw[key] = json.RawMessage(fmt.Sprintf("[%d]", n))

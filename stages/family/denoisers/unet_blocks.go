@@ -61,8 +61,7 @@ func (u *unet) model() *family.Model {
 	delete(m.Ports, "x")
 	m.Source, m.Initial = u.source, func(name string) family.Start { return Zeroed(name, "conv_out.") }
 	m.Ports["temb"] = family.Port{Width: u.embWidth(), Rows: family.Levels, Whole: true}
-	u.add("conv_in", u.o.Channels[0], 0, func(r *block.Rec, _ *grad.Value,
-		env map[string]*grad.Value) *grad.Value {
+	u.add("conv_in", u.o.Channels[0], 0, func(r *block.Rec, _ *grad.Value, env map[string]*grad.Value) *grad.Value {
 		return u.embed(r, env)
 	})
 	m.Blocks[0].Gives = append(m.Blocks[0].Gives, "temb")
@@ -141,8 +140,7 @@ func (u *unet) work(weights int) float64 {
 // product if its channels change.
 func (u *unet) residual(name string, out int) {
 	in, level := u.wide, u.deep
-	u.add(name, out, u.work(9*out*(in+out)), func(r *block.Rec, x *grad.Value,
-		env map[string]*grad.Value) *grad.Value {
+	u.add(name, out, u.work(9*out*(in+out)), func(r *block.Rec, x *grad.Value, env map[string]*grad.Value) *grad.Value {
 		return u.resnet(r, name, u.image(r, x, level), env["temb"], out)
 	}, "temb")
 }
@@ -153,8 +151,7 @@ func (u *unet) join(name string, out int) {
 	skip := u.back[last]
 	u.back = u.back[:last]
 	in, level := u.wide+u.m.Ports[skip].Width, u.deep
-	u.add(name, out, u.work(9*out*(in+out)), func(r *block.Rec, x *grad.Value,
-		env map[string]*grad.Value) *grad.Value {
+	u.add(name, out, u.work(9*out*(in+out)), func(r *block.Rec, x *grad.Value, env map[string]*grad.Value) *grad.Value {
 		return u.resnet(r, name, u.image(r, r.T.Concat(1, x, env[skip]), level), env["temb"], out)
 	}, "temb", skip)
 }
@@ -178,8 +175,7 @@ func (u *unet) resnet(r *block.Rec, name string, x, temb *grad.Value, out int) *
 		levels[i] = int32(i)
 	}
 	none := t.ConstOf("dif.none", make([]float32, len(levels)*out), len(levels), out)
-	h = t.Modulate(h, none, e, t.ConstI32("dif.each", levels), grad.Modulation{Norm: kernels.PlainRows,
-		Plus: 1})
+	h = t.Modulate(h, none, e, t.ConstI32("dif.each", levels), grad.Modulation{Norm: kernels.PlainRows, Plus: 1})
 	h = t.Act(u.norm(r, name+".norm2", h, u.c.NormEps), kernels.SiLU)
 	h = u.conv(r, name+".conv2", h, out, ConvOpts{Axis: 1, Unit: unit, Size: 3, Stride: 1})
 	if in != out {
@@ -215,8 +211,7 @@ func (u *unet) downsample(name string) {
 	c, level := u.wide, u.deep
 	u.deep++
 	u.add(name, c, u.work(9*c*c), func(r *block.Rec, x *grad.Value, _ map[string]*grad.Value) *grad.Value {
-		return r.T.Rows(u.conv(r, name, u.image(r, x, level), c, ConvOpts{Axis: -1, Unit: 1, Size: 3,
-			Stride: 2}))
+		return r.T.Rows(u.conv(r, name, u.image(r, x, level), c, ConvOpts{Axis: -1, Unit: 1, Size: 3, Stride: 2}))
 	})
 }
 
@@ -240,17 +235,15 @@ func (u *unet) embed(r *block.Rec, env map[string]*grad.Value) *grad.Value {
 		e = r.T.Add(e, TimeMLP(r, "add_embedding", more, emb, u.o.Added))
 	}
 	env["temb"] = e
-	return r.T.Rows(u.conv(r, "conv_in", u.image(r, u.d.Noisy(r), 0), first, ConvOpts{Axis: -1, Unit: 1,
-		Size:   3,
-		Stride: 1}))
+	return r.T.Rows(u.conv(r, "conv_in", u.image(r, u.d.Noisy(r), 0), first,
+		ConvOpts{Axis: -1, Unit: 1, Size: 3, Stride: 1}))
 }
 
 // head is what the model says of the noisy latents.
 func (u *unet) head(from string) func(r *block.Rec, env map[string]*grad.Value) {
 	return func(r *block.Rec, env map[string]*grad.Value) {
 		x := u.norm(r, "conv_norm_out", u.image(r, env[from], 0), u.c.NormEps)
-		y := u.conv(r, "conv_out", r.T.Act(x, kernels.SiLU), u.k.Out, ConvOpts{Axis: -1, Unit: 1, Size: 3,
-			Stride: 1})
+		y := u.conv(r, "conv_out", r.T.Act(x, kernels.SiLU), u.k.Out, ConvOpts{Axis: -1, Unit: 1, Size: 3, Stride: 1})
 		u.d.Predicted(r, env, r.T.Rows(y))
 	}
 }
@@ -259,23 +252,20 @@ func (u *unet) head(from string) func(r *block.Rec, env map[string]*grad.Value) 
 func (u *unet) attention(name string, at int) {
 	c, level := u.wide, u.deep
 	weights := c * (2*c + u.o.Depths[at]*(18*c))
-	u.add(name, c, u.work(weights), func(r *block.Rec, x *grad.Value,
-		env map[string]*grad.Value) *grad.Value {
+	u.add(name, c, u.work(weights), func(r *block.Rec, x *grad.Value, env map[string]*grad.Value) *grad.Value {
 		t := r.T
 		h := t.Rows(u.norm(r, name+".norm", u.image(r, x, level), 1e-6))
 		whole := block.LinearOpts{Bias: true, Rep: true}
 		h = r.Linear(name+".proj_in", h, c, c, whole)
 		for i := range u.o.Depths[at] {
-			h = u.layer(r, fmt.Sprintf("%s.transformer_blocks.%d", name, i), h, c/u.o.LevelHead[at], level,
-				env)
+			h = u.layer(r, fmt.Sprintf("%s.transformer_blocks.%d", name, i), h, c/u.o.LevelHead[at], level, env)
 		}
 		return t.Add(x, r.Linear(name+".proj_out", h, c, c, whole))
 	})
 	b := &u.m.Blocks[len(u.m.Blocks)-1]
 	b.Texts = true
-	by := 4 * float64(u.o.Depths[at]) / math.Pow(16,
-		float64(level)) * float64(c) / float64(9*u.o.Channels[0]*
-		u.o.Channels[0])
+	by := 4 * float64(u.o.Depths[at]) / math.Pow(16, float64(level)) *
+		float64(c) / float64(9*u.o.Channels[0]*u.o.Channels[0])
 	b.Pairs = func(n int) float64 { return by * float64(n) }
 }
 
@@ -301,8 +291,7 @@ func (u *unet) layer(r *block.Rec, name string, x *grad.Value, head, level int,
 }
 
 // attend is attention of rows x to rows of.
-func (u *unet) attend(r *block.Rec, name string, x, of *grad.Value, head int,
-	cuQ, cuK *grad.Value) *grad.Value {
+func (u *unet) attend(r *block.Rec, name string, x, of *grad.Value, head int, cuQ, cuK *grad.Value) *grad.Value {
 	t, c := r.T, x.Shape[1]
 	proj := func(part string, x *grad.Value) *grad.Value {
 		return t.Heads(r.Linear(name+part, x, c, x.Shape[1], block.LinearOpts{Unit: head}), head)

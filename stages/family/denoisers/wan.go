@@ -27,33 +27,29 @@ var WanPart = configs.Declare("wan", configs.Rules[wanKeys]{})
 // Wan 2.1 and 2.2, text and image to video (arXiv:2503.20314): every block modulates its rows by the
 // level of noise, attends to all rows of the clip and then to its caption and to the image that it begins
 // with.
-var _ = family.Register(family.Family{ModelType: "WanTransformer3DModel", Paper: "2503.20314",
-	HF: hf.Family{Class: "WanTransformer3DModel", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "out_channels", "text_dim", "freq_dim",
-			"cross_attn_norm", "text_rows", "image_dim", "image_rows"},
-		Null:  []string{"image_dim"},
-		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
-		Absent: map[string]string{"latent_patch": "[1, 2, 2]", "num_attention_heads": "40", "head_dim": "128",
-			"num_hidden_layers": "40", "intermediate_size": "13824", "rms_norm_eps": "1e-6"},
-		Alias: map[string]string{"patch_size": "latent_patch", "attention_head_dim": "head_dim",
-			"ffn_dim": "intermediate_size", "num_layers": "num_hidden_layers", "eps": "rms_norm_eps"},
-		Only: map[string]string{"qk_norm": `"rms_norm_across_heads"`},
-		Idle: []string{"rope_max_seq_len"},
-		Write: func(m hf.Values, out map[string]any) {
-			if m.Int("text_rows") == 512 { // as pipelines of diffusers pad; another number is a key of ours
-				delete(out, "text_rows")
-			}
-			if m.Int("image_rows") == 257 {
-				delete(out, "image_rows")
-			}
-			if out["added_kv_proj_dim"] = nil; m.Int("image_dim") > 0 {
-				out["added_kv_proj_dim"] = m.Int("hidden_size")
-			} else {
-				out["image_dim"] = nil
-			}
-		},
-		Own: []hf.Own{hf.Keys(Heads{Heads: 40, Dim: 128}, Heads.Enter),
-			hf.Keys(wanFile{Heads: 40, Dim: 128}, wanFile.check)}},
+var _ = family.Register(family.Family{ModelType: "WanTransformer3DModel", Paper: "2503.20314", HF: hf.Family{
+	Class: "WanTransformer3DModel", Diffusers: true, Has: []string{"latent_patch", "in_channels", "out_channels",
+		"text_dim", "freq_dim", "cross_attn_norm", "text_rows", "image_dim", "image_rows"}, Null: []string{"image_dim"},
+	Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`}, Absent: map[string]string{
+		"latent_patch": "[1, 2, 2]", "num_attention_heads": "40", "head_dim": "128", "num_hidden_layers": "40",
+		"intermediate_size": "13824", "rms_norm_eps": "1e-6"}, Alias: map[string]string{"patch_size": "latent_patch",
+		"attention_head_dim": "head_dim", "ffn_dim": "intermediate_size", "num_layers": "num_hidden_layers",
+		"eps": "rms_norm_eps"}, Only: map[string]string{"qk_norm": `"rms_norm_across_heads"`},
+	Idle: []string{"rope_max_seq_len"}, Write: func(m hf.Values, out map[string]any) {
+		if m.Int("text_rows") == 512 { // as pipelines of diffusers pad; another number is a key of ours
+			delete(out, "text_rows")
+		}
+		if m.Int("image_rows") == 257 {
+			delete(out, "image_rows")
+		}
+		if out["added_kv_proj_dim"] = nil; m.Int("image_dim") > 0 {
+			out["added_kv_proj_dim"] = m.Int("hidden_size")
+		} else {
+			out["image_dim"] = nil
+		}
+	},
+	Own: []hf.Own{hf.Keys(Heads{Heads: 40, Dim: 128}, Heads.Enter),
+		hf.Keys(wanFile{Heads: 40, Dim: 128}, wanFile.check)}},
 	Build: func(c configs.Model) *family.Model { return newWan(c).model() }})
 
 // wan is a model of the family.
@@ -160,13 +156,11 @@ func (w wan) block(r *block.Rec, i int, env map[string]*grad.Value) {
 	if w.o.CrossNorm {
 		h = r.LayerNorm(name+".norm2", x, d, w.c.NormEps)
 	}
-	x = t.Place("residual", t.Add(x, w.attention(r, name+".attn2", h, env["text"], env["image"],
-		w.d.TextCu(r))))
+	x = t.Place("residual", t.Add(x, w.attention(r, name+".attn2", h, env["text"], env["image"], w.d.TextCu(r))))
 	h = t.Modulate(x, of(4), of(3), at, PlainNorm(w.c.NormEps))
 	h = r.Linear(name+".ffn.net.0.proj", h, w.c.Intermediate, d, block.LinearOpts{Bias: true})
 	h = r.Linear(name+".ffn.net.2", t.Act(h, kernels.GELUTanh), d, w.c.Intermediate,
-		block.LinearOpts{Bias: true,
-			Row: true})
+		block.LinearOpts{Bias: true, Row: true})
 	env["x"] = t.Gate(x, t.Place("residual", h), of(5), at)
 }
 

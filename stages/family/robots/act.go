@@ -34,33 +34,26 @@ var actPart = configs.Declare("act", configs.Rules[actKeys]{Check: func(m config
 	}
 	chunkFits(m, at)
 	if m.Hidden%4 != 0 {
-		at("hidden_size", fmt.Sprintf("%d is no multiple of 4: places have sines and cosines on two axes",
-			m.Hidden),
-			"")
+		at("hidden_size",
+			fmt.Sprintf("%d is no multiple of 4: places have sines and cosines on two axes", m.Hidden), "")
 	}
 }})
 
 // ACT (arXiv:2304.13705), as lerobot has it: a transformer whose decoder gives a chunk of actions at once,
 // trained as the decoder of a variational autoencoder.
 var _ = family.Register(family.Family{ModelType: "act", Paper: "2304.13705",
-	HF: hf.Family{Class: "act", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "state_size", "view_height",
-			"view_width",
-			"backbone_width", "decoder_layers", "vae_layers", "latent_size", "divergence_weight"},
-		Usual: map[string]string{"latent_patch": "[1, 1, 1]"},
-		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "hidden_size": "512",
-			"num_hidden_layers": "4", "num_attention_heads": "8",
-			"intermediate_size": "3200", "chunk_size": "100"},
-		Alias: map[string]string{"dim_model": "hidden_size", "n_encoder_layers": "num_hidden_layers",
-			"n_heads": "num_attention_heads", "dim_feedforward": "intermediate_size",
-			"n_decoder_layers": "decoder_layers", "n_vae_encoder_layers": "vae_layers",
-			"latent_dim": "latent_size",
-			"kl_weight":  "divergence_weight"},
+	HF: hf.Family{Class: "act", Diffusers: true, Has: []string{"latent_patch", "in_channels", "chunk_size",
+		"views", "state_size", "view_height", "view_width", "backbone_width", "decoder_layers", "vae_layers",
+		"latent_size", "divergence_weight"}, Usual: map[string]string{"latent_patch": "[1, 1, 1]"},
+		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "hidden_size": "512", "num_hidden_layers": "4",
+			"num_attention_heads": "8", "intermediate_size": "3200", "chunk_size": "100"}, Alias: map[string]string{
+			"dim_model": "hidden_size", "n_encoder_layers": "num_hidden_layers", "n_heads": "num_attention_heads",
+			"dim_feedforward": "intermediate_size", "n_decoder_layers": "decoder_layers",
+			"n_vae_encoder_layers": "vae_layers", "latent_dim": "latent_size", "kl_weight": "divergence_weight"},
 		Only: map[string]string{"n_obs_steps": "1", "vision_backbone": `"resnet18"`, "pre_norm": "false",
 			"use_vae": "true", "feedforward_activation": `"relu"`, "replace_final_stride_with_dilation": "false"},
 		Idle: lerobotIdle, Dropouts: []string{"dropout"}, Omit: []string{"latent_patch"}, Prepare: viewed,
-		Write: writeLeRobot},
-	Build: func(c configs.Model) *family.Model { return newACT(c).model() }})
+		Write: writeLeRobot}, Build: func(c configs.Model) *family.Model { return newACT(c).model() }})
 
 // writeLeRobot makes of diffusers' form that of lerobot's files.
 func writeLeRobot(m hf.Values, out map[string]any) {
@@ -123,14 +116,12 @@ func (a *act) model() *family.Model {
 	m.Add(family.Block{Name: "model.encoder", Takes: []string{"map", "moments"},
 		Gives: []string{"tokens", "places", "query"}, Weight: 0.1, Record: a.embed})
 	for i := range a.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("model.encoder.layers.%d", i), Takes: []string{"tokens",
-			"places"},
-			Gives: []string{"tokens"}, Recompute: true, Weight: 1,
+		m.Add(family.Block{Name: fmt.Sprintf("model.encoder.layers.%d", i),
+			Takes: []string{"tokens", "places"}, Gives: []string{"tokens"}, Recompute: true, Weight: 1,
 			Record: func(r *block.Rec, env map[string]*grad.Value) {
 				borders := a.borders(r, "act.tokens", a.tokens())
 				env["tokens"] = a.layer(r, fmt.Sprintf("model.encoder.layers.%d", i), env["tokens"],
-					env["places"],
-					borders)
+					env["places"], borders)
 			}})
 	}
 	for i := range a.o.Decoders {
@@ -142,8 +133,7 @@ func (a *act) model() *family.Model {
 		}
 		m.Add(b)
 	}
-	m.Add(family.Block{Name: "model.action_head", Takes: []string{"x", "moments"}, Weight: 0.1,
-		Record: a.head})
+	m.Add(family.Block{Name: "model.action_head", Takes: []string{"x", "moments"}, Weight: 0.1, Record: a.head})
 	return m
 }
 
@@ -178,9 +168,8 @@ func (a *act) demonstrated(r *block.Rec, env map[string]*grad.Value) {
 	first := t.Param(name+"_cls_embed.weight", []int{1, n}, -1, 1, true)
 	state := r.Linear(name+"_robot_state_input_proj", t.Cast(a.d.State(r)), n, a.p.State, whole)
 	actions := r.Linear(name+"_action_input_proj", t.Cast(a.d.Clean(r)), n, a.d.Width(), whole)
-	x := t.Take(t.Concat(0, first, state, actions), a.rows(r, "act.seen", part32{n: 1, shared: true},
-		part32{n: 1},
-		part32{n: a.p.Chunk}))
+	x := t.Take(t.Concat(0, first, state, actions),
+		a.rows(r, "act.seen", part32{n: 1, shared: true}, part32{n: 1}, part32{n: a.p.Chunk}))
 	end := t.Still()
 	table := t.Param(name+"_pos_enc", []int{a.p.Chunk + 2, n}, -1, 1, false)
 	end()
@@ -192,9 +181,8 @@ func (a *act) demonstrated(r *block.Rec, env map[string]*grad.Value) {
 	for i := range at {
 		at[i] = int32(i * (a.p.Chunk + 2))
 	}
-	env["moments"] = r.Linear(name+"_latent_output_proj", t.Take(x, t.ConstI32("act.first", at)),
-		2*a.o.Latent, n,
-		whole)
+	env["moments"] = r.Linear(name+"_latent_output_proj", t.Take(x, t.ConstI32("act.first", at)), 2*a.o.Latent,
+		n, whole)
 }
 
 // embed makes what the encoder reads: latent, state and features of views, with their places; and the places
@@ -262,8 +250,7 @@ func (a *act) attend(r *block.Rec, name string, q, k, v, cuQ, cuK *grad.Value) *
 func (a *act) fed(r *block.Rec, name, norm string, x *grad.Value) *grad.Value {
 	t, n := r.T, a.c.Hidden
 	h := t.Act(r.Linear(name+".linear1", x, a.c.Intermediate, n, block.LinearOpts{Bias: true}), kernels.ReLU)
-	h = t.Place("", r.Linear(name+".linear2", h, n, a.c.Intermediate, block.LinearOpts{Bias: true,
-		Row: true}))
+	h = t.Place("", r.Linear(name+".linear2", h, n, a.c.Intermediate, block.LinearOpts{Bias: true, Row: true}))
 	return r.LayerNorm(name+norm, t.Add(x, h), n, actEps)
 }
 

@@ -30,8 +30,7 @@ var cosmosPart = configs.Declare("cosmos", configs.Rules[cosmosKeys]{Check: func
 	}
 	r := block.Rope{Dim: m.HeadDim, Sections: k.Axes}
 	if err := r.Check(); err != nil || len(k.Axes) != 3 {
-		at("rope_axes", fmt.Sprintf("%v, want three numbers that add up to head_dim/2 = %d", k.Axes,
-			m.HeadDim/2), "")
+		at("rope_axes", fmt.Sprintf("%v, want three numbers that add up to head_dim/2 = %d", k.Axes, m.HeadDim/2), "")
 	}
 	o, f := policyPart.Of(m), footagePart.Of(m)
 	if n := denoisers.Shared.Of(m).In; o.State != n {
@@ -91,10 +90,9 @@ func newCosmos(c configs.Model) *cosmos3 {
 			Learns: func(p *family.Process) { // a mean over the state too
 				w.learns(p, levels, f.ByAction*float64(w.d.Chunk)/float64(w.d.Chunk+1))
 			}}}
-	w.d.Clip = &family.Footage{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels,
-		Last: true},
-		Weight: float32(f.ByVideo), Size: of, Laid: f.Form, Every: f.Every,
-		Scale: [3]int(f.Scale), Joined: &family.Joined{Rate: w.o.Rate, Places: w.places}}
+	w.d.Clip = &family.Footage{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels, Last: true},
+		Weight: float32(f.ByVideo), Size: of, Laid: f.Form, Every: f.Every, Scale: [3]int(f.Scale),
+		Joined: &family.Joined{Rate: w.o.Rate, Places: w.places}}
 	w.d.EncodersKey, w.d.CamerasKey = "encoders", "cameras"
 	w.d.Words.Robot = family.RobotStep{Step: "embodiment", Key: "embodiment"} // this program's own
 	w.learns(&w.d.Clip.Latents.Process, levels, 1)
@@ -125,12 +123,10 @@ func (w *cosmos3) prompt(task string) string {
 			say("This video contains concatenated views from multiple camera perspectives.")
 		}
 		if f.Laid == "above" {
-			say("The top row is from the wrist-mounted camera. The bottom row contains two horizontally " +
-				"concatenated third-person perspective views of the scene from opposite sides, with the robot " +
-				"visible.")
+			say("The top row is from the wrist-mounted camera. The bottom row contains two horizontally concatenated " +
+				"third-person perspective views of the scene from opposite sides, with the robot visible.")
 		}
-		say(fmt.Sprintf("The video is %d.0 seconds long and is of %.0f FPS.", int(float64(f.Size[0])/rate),
-			rate))
+		say(fmt.Sprintf("The video is %d.0 seconds long and is of %.0f FPS.", int(float64(f.Size[0])/rate), rate))
 		say(fmt.Sprintf("This video is of %dx%d resolution.", f.Size[1], f.Size[2]))
 	}
 	return "<|im_start|>user\n" + task + "<|im_end|>\n<|im_start|>assistant\n<|im_end|><|vision_start|>"
@@ -208,8 +204,7 @@ func (w *cosmos3) embed(r *block.Rec, env map[string]*grad.Value) {
 	time := denoisers.TimeMLP(r, "time_embedder", t.Cast(w.d.Features(r, cosmosWaves/2, 1e-3)), h, cosmosWaves)
 	kind := t.View(t.Param("action_modality_embed", []int{h}, -1, 1, false), 1, h)
 	same := func(x *grad.Value) *grad.Value { // of rows that are actions
-		return t.Add(x, t.Take(kind, t.ConstI32(fmt.Sprintf("cosmos.kind.%d", x.Shape[0]),
-			make([]int32, x.Shape[0]))))
+		return t.Add(x, t.Take(kind, t.ConstI32(fmt.Sprintf("cosmos.kind.%d", x.Shape[0]), make([]int32, x.Shape[0]))))
 	}
 	x := same(w.ofDomain(r, "action_proj_in", w.d.Noisy(r), h, n))
 	env["x"] = t.Place("residual", t.Add(x, t.Take(time, w.d.Level(r))))
@@ -223,10 +218,9 @@ func (w *cosmos3) embed(r *block.Rec, env map[string]*grad.Value) {
 // cosmosNames are the ends of names of a tower's parameters.
 type cosmosNames struct{ q, k, v, out, normQ, normK, mlp, before, behind string }
 
-var cosmosTowers = [2]cosmosNames{{"to_q", "to_k", "to_v", "to_out", "norm_q", "norm_k", "mlp",
-	"input_layernorm", "post_attention_layernorm"}, {"add_q_proj", "add_k_proj", "add_v_proj", "to_add_out",
-	"norm_added_q", "norm_added_k", "mlp_moe_gen", "input_layernorm_moe_gen",
-	"post_attention_layernorm_moe_gen"}}
+var cosmosTowers = [2]cosmosNames{{"to_q", "to_k", "to_v", "to_out", "norm_q", "norm_k", "mlp", "input_layernorm",
+	"post_attention_layernorm"}, {"add_q_proj", "add_k_proj", "add_v_proj", "to_add_out", "norm_added_q",
+	"norm_added_k", "mlp_moe_gen", "input_layernorm_moe_gen", "post_attention_layernorm_moe_gen"}}
 
 // cosmosStream is what rows of a kind are in a layer.
 type cosmosStream struct {
@@ -299,8 +293,7 @@ func (w *cosmos3) behind(r *block.Rec, at string, s *cosmosStream, heads *grad.V
 	h := r.Norm(at+s.cosmosNames.behind, s.x, d, w.c.NormEps)
 	gate := t.Act(r.Linear(at+s.mlp+".gate_proj", h, inter, d, block.LinearOpts{}), kernels.SiLU)
 	h = t.Mul(gate, r.Linear(at+s.mlp+".up_proj", h, inter, d, block.LinearOpts{}))
-	s.x = t.Add(s.x, t.Place(s.place, r.Linear(at+s.mlp+".down_proj", h, d, inter,
-		block.LinearOpts{Row: true})))
+	s.x = t.Add(s.x, t.Place(s.place, r.Linear(at+s.mlp+".down_proj", h, d, inter, block.LinearOpts{Row: true})))
 }
 
 // unread declares what the last layer would make of captions: nothing reads them behind it, so that these

@@ -11,28 +11,24 @@ import (
 // cosmosFile is how diffusers' files of Cosmos3 are read and written. What a policy is beside its
 // transformer is keys of this program's own, which diffusers passes over.
 func cosmosFile() hf.Family {
-	return hf.Family{Class: cosmosType, Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "state_size", "chunk_size", "views", "view_form",
-			"view_height", "view_width", "embodiments", "video_channels", "video_patch", "video_scale",
-			"video_frames", "video_every", "video_shift", "acting_shift", "acting_steps", "video_loss",
-			"action_loss", "rope_axes", "position_margin", "robot_rate", "base_rate"},
-		Fixed: map[string]string{"hidden_act": `"silu"`},
-		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "in_channels": "64", "state_size": "64",
-			"chunk_size": "32", "views": "2", "view_height": "256", "view_width": "320", "embodiments": "32",
-			"video_channels": "48", "video_scale": "[4, 16, 16]", "video_every": "1", "video_shift": "5",
-			"acting_shift": "5", "acting_steps": "35", "action_loss": "10", "num_attention_heads": "32",
-			"num_key_value_heads": "8", "head_dim": "128", "hidden_size": "4096", "num_hidden_layers": "36",
-			"intermediate_size": "12288", "rms_norm_eps": "1e-6", "vocab_size": "151936",
-			"rope_theta": "5e6"},
-		Alias: map[string]string{"action_dim": "in_channels", "num_embodiment_domains": "embodiments",
-			"latent_channel": "video_channels", "base_fps": "base_rate", "rope_axes_dim": "rope_axes",
-			"unified_3d_mrope_temporal_modality_margin": "position_margin"},
-		Omit: []string{"latent_patch"},
-		Only: map[string]string{"attention_bias": "false", "enable_fps_modulation": "true",
-			"unified_3d_mrope_reset_spatial_ids": "true", "action_gen": "true", "sound_gen": "false",
-			"timestep_scale": "0.001", "qk_norm_for_text": "true", "use_und_k_norm_for_gen": "false"},
-		Idle: slices.Concat([]string{"attention_dropout", "dtype", "sound_dim", "sound_latent_fps",
-			"rope_scaling", "patch_latent_dim", "encoders", "cameras"}, lerobotIdle),
+	return hf.Family{Class: cosmosType, Diffusers: true, Has: []string{"latent_patch", "in_channels", "state_size",
+		"chunk_size", "views", "view_form", "view_height", "view_width", "embodiments", "video_channels",
+		"video_patch", "video_scale", "video_frames", "video_every", "video_shift", "acting_shift",
+		"acting_steps", "video_loss", "action_loss", "rope_axes", "position_margin", "robot_rate", "base_rate"},
+		Fixed: map[string]string{"hidden_act": `"silu"`}, Absent: map[string]string{"latent_patch": "[1, 1, 1]",
+			"in_channels": "64", "state_size": "64", "chunk_size": "32", "views": "2", "view_height": "256",
+			"view_width": "320", "embodiments": "32", "video_channels": "48", "video_scale": "[4, 16, 16]",
+			"video_every": "1", "video_shift": "5", "acting_shift": "5", "acting_steps": "35",
+			"action_loss": "10", "num_attention_heads": "32", "num_key_value_heads": "8", "head_dim": "128",
+			"hidden_size": "4096", "num_hidden_layers": "36", "intermediate_size": "12288", "rms_norm_eps": "1e-6",
+			"vocab_size": "151936", "rope_theta": "5e6"}, Alias: map[string]string{"action_dim": "in_channels",
+			"num_embodiment_domains": "embodiments", "latent_channel": "video_channels", "base_fps": "base_rate",
+			"rope_axes_dim": "rope_axes", "unified_3d_mrope_temporal_modality_margin": "position_margin"},
+		Omit: []string{"latent_patch"}, Only: map[string]string{"attention_bias": "false",
+			"enable_fps_modulation": "true", "unified_3d_mrope_reset_spatial_ids": "true",
+			"action_gen": "true", "sound_gen": "false", "timestep_scale": "0.001", "qk_norm_for_text": "true",
+			"use_und_k_norm_for_gen": "false"}, Idle: slices.Concat([]string{"attention_dropout", "dtype",
+			"sound_dim", "sound_latent_fps", "rope_scaling", "patch_latent_dim", "encoders", "cameras"}, lerobotIdle),
 		Prepare: cosmosSizes, Read: cosmosRest, Write: writeCosmos}
 }
 
@@ -91,8 +87,7 @@ func writeCosmos(m hf.Values, out map[string]any) {
 		delete(out, "video_scale")
 	}
 	out["action_gen"] = true
-	for from, key := range map[string]string{"in_channels": "action_dim",
-		"embodiments": "num_embodiment_domains"} {
+	for from, key := range map[string]string{"in_channels": "action_dim", "embodiments": "num_embodiment_domains"} {
 		out[key] = m[from]
 		delete(out, from)
 	}

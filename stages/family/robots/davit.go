@@ -45,13 +45,11 @@ func (v *davit) add(m *family.Model) {
 		for j := range v.k.Depths[i] {
 			name := fmt.Sprintf("%sblocks.%d.%d.", v.name, i, j)
 			m.Add(family.Block{Name: name + "spatial_block", Takes: []string{port}, Gives: []string{port},
-				Recompute: true,
-				Weight:    0.5, Record: func(r *block.Rec, env map[string]*grad.Value) {
+				Recompute: true, Weight: 0.5, Record: func(r *block.Rec, env map[string]*grad.Value) {
 					env[port] = v.block(r, name+"spatial_block.", i, env[port], v.windows)
 				}})
 			m.Add(family.Block{Name: name + "channel_block", Takes: []string{port}, Gives: []string{port},
-				Recompute: true,
-				Weight:    0.5, Record: func(r *block.Rec, env map[string]*grad.Value) {
+				Recompute: true, Weight: 0.5, Record: func(r *block.Rec, env map[string]*grad.Value) {
 					env[port] = v.block(r, name+"channel_block.", i, env[port], v.channels)
 				}})
 		}
@@ -66,8 +64,7 @@ func (v *davit) norm(r *block.Rec, name string, x *grad.Value) *grad.Value {
 // conv is a convolution with a bias, in so many groups.
 //
 //lfvet:params the settings of one convolution, as PyTorch has them
-func (v *davit) conv(r *block.Rec, name string, x *grad.Value, out, size, stride, pad,
-	groups int) *grad.Value {
+func (v *davit) conv(r *block.Rec, name string, x *grad.Value, out, size, stride, pad, groups int) *grad.Value {
 	t := r.T
 	w := t.Param(name+".weight", []int{out, x.Shape[3] / groups, size, size}, -1, 1, true)
 	win := kernels.Window{Stride: stride, Dilation: 1, Before: pad, After: pad}
@@ -123,8 +120,7 @@ func (v *davit) windows(r *block.Rec, name string, i int, x *grad.Value) *grad.V
 		borders[k] = int32(k * v.k.Window * v.k.Window)
 	}
 	cu := t.ConstI32(fmt.Sprintf("davit.window.cu.%d", i), borders)
-	o := t.Attention(part(0), part(1), part(2), cu, cu,
-		grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(head))})
+	o := t.Attention(part(0), part(1), part(2), cu, cu, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(head))})
 	o = r.Linear(name+"window_attn.fn.proj", t.Flat(o), n, n, whole)
 	return t.Take(o, t.ConstI32(fmt.Sprintf("davit.place.%d", i), back))
 }
@@ -165,8 +161,7 @@ func (v *davit) channels(r *block.Rec, name string, i int, x *grad.Value) *grad.
 		borders[k] = int32(k * d)
 	}
 	cu := t.ConstI32(fmt.Sprintf("davit.channel.cu.%d", i), borders)
-	o := t.Attention(part(0), part(1), part(2), cu, cu,
-		grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(places))})
+	o := t.Attention(part(0), part(1), part(2), cu, cu, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(places))})
 	o = t.Permute(t.View(o, images, d, groups, places), 0, 3, 2, 1)
 	return r.Linear(name+"channel_attn.fn.proj", t.View(o, images*places, n), n, n, whole)
 }

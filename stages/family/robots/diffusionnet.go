@@ -102,8 +102,7 @@ func (u *net) model() *family.Model {
 		u.residual(name+"1", u.o.Dims[n-2-i], "")
 		u.resample(name+"2", -1)
 	}
-	m.Add(family.Block{Name: netUNet + "final_conv", Takes: []string{u.from}, Weight: 0.2,
-		Record: u.head(u.from)})
+	m.Add(family.Block{Name: netUNet + "final_conv", Takes: []string{u.from}, Weight: 0.2, Record: u.head(u.from)})
 	return m
 }
 
@@ -146,8 +145,7 @@ func (u *net) see(r *block.Rec, env map[string]*grad.Value) {
 	each := t.Concat(1, t.View(t.Cast(u.d.State(r)), steps, v.State/v.Steps),
 		t.View(points, steps, v.Views/v.Steps*2*k))
 	freq := denoisers.Shared.Of(u.c).Freq
-	time := t.Cast(t.Sinusoids(u.d.Time(r), t.Const("dif.freq", grad.Frequencies(freq/2, 10000, 1)), 1,
-		false))
+	time := t.Cast(t.Sinusoids(u.d.Time(r), t.Const("dif.freq", grad.Frequencies(freq/2, 10000, 1)), 1, false))
 	const name = netUNet + "diffusion_step_encoder."
 	time = t.Act(r.Linear(name+"1", time, 4*freq, freq, whole), kernels.Mish)
 	time = r.Linear(name+"3", time, freq, 4*freq, whole)

@@ -52,34 +52,29 @@ func checkNet(m configs.Model, k netKeys, at configs.Report) {
 		return
 	}
 	if n := 1 << len(k.Dims); o.Chunk%n != 0 {
-		at("chunk_size", fmt.Sprintf("%d is no multiple of %d: each of %d levels halves the steps", o.Chunk,
-			n,
+		at("chunk_size", fmt.Sprintf("%d is no multiple of %d: each of %d levels halves the steps", o.Chunk, n,
 			len(k.Dims)), "")
 	}
 	for _, c := range k.Dims {
 		if c < 1 || c%k.Groups != 0 || k.Dims[0]%finalGroups != 0 {
-			at("action_channels",
-				fmt.Sprintf("%v are no multiples of action_groups = %d, and the first of %d",
-					k.Dims, k.Groups, finalGroups), "")
+			at("action_channels", fmt.Sprintf("%v are no multiples of action_groups = %d, and the first of %d",
+				k.Dims, k.Groups, finalGroups), "")
 			break
 		}
 	}
 	if (k.CropHigh == 0) != (k.CropWide == 0) || k.CropHigh > o.Height || k.CropWide > o.Width {
-		at("crop_height", fmt.Sprintf("a part of %d by %d pixels, of views of %d by %d", k.CropHigh,
-			k.CropWide, o.Height,
-			o.Width), "set both within the view, or none")
+		at("crop_height", fmt.Sprintf("a part of %d by %d pixels, of views of %d by %d", k.CropHigh, k.CropWide,
+			o.Height, o.Width), "set both within the view, or none")
 	}
 	if k.Kernel%2 == 0 {
 		at("action_kernel", fmt.Sprintf("%d is even", k.Kernel), fmt.Sprintf("try %d", k.Kernel+1))
 	}
 	if k.Executed > o.Chunk-k.Observed+1 {
 		at("executed_steps", fmt.Sprintf("%d, and a chunk of %d has %d from the present step on", k.Executed,
-			o.Chunk,
-			o.Chunk-k.Observed+1), "take fewer")
+			o.Chunk, o.Chunk-k.Observed+1), "take fewer")
 	}
 	if k.Steps > k.Noises {
-		at("inference_steps", fmt.Sprintf("%d, and there are %d levels of noise", k.Steps, k.Noises),
-			"take fewer")
+		at("inference_steps", fmt.Sprintf("%d, and there are %d levels of noise", k.Steps, k.Noises), "take fewer")
 	}
 	if !slices.Contains(noise.Curves(), k.Curve) {
 		at("noise_schedule", fmt.Sprintf("%q is not known", k.Curve),
@@ -100,43 +95,33 @@ func netBlocks(levels int) int { return 2*levels + levels - 1 + 2 + 3*(levels-1)
 // Diffusion Policy (arXiv:2303.04137), as lerobot has it: a U-Net over the steps of a chunk of actions, told
 // of the level of noise, of states and of what a ResNet and a spatial softmax make of views, of several
 // steps.
-var _ = family.Register(family.Family{ModelType: "diffusion", Paper: "2303.04137",
-	HF: hf.Family{Class: "diffusion", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "state_size", "view_height",
-			"view_width",
-			"backbone_width", "action_channels", "action_kernel", "action_groups", "film_scale", "keypoints",
-			"crop_height", "crop_width", "crop_random",
-			"observation_steps", "executed_steps", "action_scheduler", "noise_steps", "noise_schedule",
-			"noise_start",
-			"noise_end", "noise_target", "noise_clip", "noise_range", "inference_steps", "freq_dim"},
-		Usual: map[string]string{"latent_patch": "[1, 1, 1]"},
-		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "chunk_size": "16", "observation_steps": "2",
-			"executed_steps": "8", "freq_dim": "128"},
-		Null: []string{"inference_steps"},
-		Alias: map[string]string{"horizon": "chunk_size", "n_obs_steps": "observation_steps",
-			"n_action_steps": "executed_steps", "down_dims": "action_channels",
-			"kernel_size": "action_kernel",
-			"n_groups":    "action_groups", "use_film_scale_modulation": "film_scale",
-			"spatial_softmax_num_keypoints": "keypoints", "diffusion_step_embed_dim": "freq_dim",
-			"noise_scheduler_type": "action_scheduler", "num_train_timesteps": "noise_steps",
-			"beta_schedule": "noise_schedule", "beta_start": "noise_start", "beta_end": "noise_end",
-			"prediction_type": "noise_target", "clip_sample": "noise_clip",
-			"clip_sample_range":   "noise_range",
-			"num_inference_steps": "inference_steps", "crop_is_random": "crop_random"},
-		Only: map[string]string{"vision_backbone": `"resnet18"`, "use_group_norm": "true",
-			"use_separate_rgb_encoder_per_camera": "false", "resize_shape": "null",
-			"crop_ratio": "1", "do_mask_loss_for_padding": "false"},
-		Idle: append([]string{"crop_shape"}, lerobotIdle...),
-		Omit: []string{"latent_patch", "hidden_size", "num_hidden_layers", "intermediate_size"},
-		Prepare: func(raw hf.Raw) {
-			viewed(raw)
-			if raw["down_dims"] == nil && raw["action_channels"] == nil {
-				raw["down_dims"] = []byte("[512, 1024, 2048]")
-			}
-			delete(raw, "crop_ratio") // it has an effect with resize_shape alone
-			cropShape(raw)
-		},
-		Own: []hf.Own{hf.Keys(netFile{Groups: 8}, netFile.enter)}, Write: writeNet},
+var _ = family.Register(family.Family{ModelType: "diffusion", Paper: "2303.04137", HF: hf.Family{Class: "diffusion",
+	Diffusers: true, Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "state_size",
+		"view_height", "view_width", "backbone_width", "action_channels", "action_kernel", "action_groups",
+		"film_scale", "keypoints", "crop_height", "crop_width", "crop_random", "observation_steps", "executed_steps",
+		"action_scheduler", "noise_steps", "noise_schedule", "noise_start", "noise_end", "noise_target", "noise_clip",
+		"noise_range", "inference_steps", "freq_dim"}, Usual: map[string]string{"latent_patch": "[1, 1, 1]"},
+	Absent: map[string]string{"latent_patch": "[1, 1, 1]", "chunk_size": "16", "observation_steps": "2",
+		"executed_steps": "8", "freq_dim": "128"}, Null: []string{"inference_steps"}, Alias: map[string]string{
+		"horizon": "chunk_size", "n_obs_steps": "observation_steps", "n_action_steps": "executed_steps",
+		"down_dims": "action_channels", "kernel_size": "action_kernel", "n_groups": "action_groups",
+		"use_film_scale_modulation": "film_scale", "spatial_softmax_num_keypoints": "keypoints",
+		"diffusion_step_embed_dim": "freq_dim", "noise_scheduler_type": "action_scheduler",
+		"num_train_timesteps": "noise_steps", "beta_schedule": "noise_schedule", "beta_start": "noise_start",
+		"beta_end": "noise_end", "prediction_type": "noise_target", "clip_sample": "noise_clip",
+		"clip_sample_range": "noise_range", "num_inference_steps": "inference_steps", "crop_is_random": "crop_random"},
+	Only: map[string]string{"vision_backbone": `"resnet18"`, "use_group_norm": "true",
+		"use_separate_rgb_encoder_per_camera": "false", "resize_shape": "null", "crop_ratio": "1",
+		"do_mask_loss_for_padding": "false"}, Idle: append([]string{"crop_shape"}, lerobotIdle...), Omit: []string{
+		"latent_patch", "hidden_size", "num_hidden_layers", "intermediate_size"}, Prepare: func(raw hf.Raw) {
+		viewed(raw)
+		if raw["down_dims"] == nil && raw["action_channels"] == nil {
+			raw["down_dims"] = []byte("[512, 1024, 2048]")
+		}
+		delete(raw, "crop_ratio") // it has an effect with resize_shape alone
+		cropShape(raw)
+	},
+	Own: []hf.Own{hf.Keys(netFile{Groups: 8}, netFile.enter)}, Write: writeNet},
 	Build: func(c configs.Model) *family.Model { return newNet(c).model() }})
 
 // cropShape makes keys of the two numbers of lerobot's crop_shape; another value is refused with them.

@@ -38,9 +38,8 @@ const (
 
 // ports are those between its blocks.
 func (p *dit) ports() map[string]family.Port {
-	return map[string]family.Port{
-		ditPort: {Width: p.width, Whole: true,
-			Rows: func(s block.Shape) int { return family.Levels(s) * p.rows() }},
+	return map[string]family.Port{ditPort: {Width: p.width, Whole: true,
+		Rows: func(s block.Shape) int { return family.Levels(s) * p.rows() }},
 		ditTime: {Width: p.width, Rows: family.Levels, Whole: true}}
 }
 
@@ -82,14 +81,12 @@ func (p *dit) first(r *block.Rec, x *grad.Value) *grad.Value {
 func (p *dit) attends(r *block.Rec, name string, h, told, cuQ, cuK *grad.Value, n, heads int) *grad.Value {
 	t, head := r.T, n/heads
 	proj := func(part string, x *grad.Value) *grad.Value {
-		return t.Heads(r.Linear(name+".attn1."+part, x, n, x.Shape[1], block.LinearOpts{Bias: true,
-			Unit: head}), head)
+		return t.Heads(r.Linear(name+".attn1."+part, x, n, x.Shape[1], block.LinearOpts{Bias: true, Unit: head}), head)
 	}
 	o := t.Attention(proj("to_q", h), proj("to_k", told), proj("to_v", told), cuQ, cuK,
 		grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(head))})
-	return t.Place("", r.Linear(name+".attn1.to_out.0", t.Flat(o), n, n, block.LinearOpts{Bias: true,
-		Row:  true,
-		Unit: head}))
+	return t.Place("",
+		r.Linear(name+".attn1.to_out.0", t.Flat(o), n, n, block.LinearOpts{Bias: true, Row: true, Unit: head}))
 }
 
 // fedForward is diffusers' MLP, four times as wide.
@@ -110,16 +107,14 @@ func (p *dit) mixes(r *block.Rec, name string, x *grad.Value) *grad.Value {
 func (p *dit) begins(r *block.Rec, env map[string]*grad.Value) {
 	t, n, levels, chunk := r.T, p.width, family.Levels(r.Shape), p.d.Chunk
 	features := t.Cast(t.Data("dif.feature", tensor.F32, levels, p.d.FeatureWidth))
-	env[ditTime] = denoisers.TimeMLP(r, p.name+"model.timestep_encoder.timestep_embedder", t.Columns(features, 0,
-		grootWaves), n,
-		grootWaves)
+	env[ditTime] = denoisers.TimeMLP(r, p.name+"model.timestep_encoder.timestep_embedder",
+		t.Columns(features, 0, grootWaves), n, grootWaves)
 	of := func(name string, x *grad.Value, rows, out, in int) *grad.Value {
 		return p.robots.linear(r, p.name+name, x, rows, out, in)
 	}
 	state := t.Cast(p.d.State(r))
-	state = of("state_encoder.layer2", t.Act(of("state_encoder.layer1", state, 1, p.out, p.d.Sight.State),
-		kernels.ReLU),
-		1, n, p.out)
+	state = of("state_encoder.layer2",
+		t.Act(of("state_encoder.layer1", state, 1, p.out, p.d.Sight.State), kernels.ReLU), 1, n, p.out)
 	places := t.Param(p.name+"position_embedding.weight", []int{p.places, n}, -1, 1, true)
 	a := t.Take(places, t.ConstI32("dit.places", each(levels, part32{n: chunk, shared: true})))
 	if !p.d.Once {
@@ -131,8 +126,7 @@ func (p *dit) begins(r *block.Rec, env map[string]*grad.Value) {
 	all, parts := []*grad.Value{state, a}, []part32{{n: 1}, {n: chunk}}
 	if p.future > 0 {
 		future := t.Param(p.name+"future_tokens.weight", []int{p.future, n}, -1, 1, true)
-		all, parts = []*grad.Value{state, future, a}, []part32{{n: 1}, {n: p.future, shared: true},
-			{n: chunk}}
+		all, parts = []*grad.Value{state, future, a}, []part32{{n: 1}, {n: p.future, shared: true}, {n: chunk}}
 	}
 	env[ditPort] = t.Take(t.Concat(0, all...), t.ConstI32("dit.rows", each(levels, parts...)))
 }
@@ -179,8 +173,7 @@ func (p *dit) ends(r *block.Rec, env map[string]*grad.Value) {
 		}
 	}
 	h = r.Linear(p.name+"model.proj_out_2", t.Take(h, t.ConstI32("dit.actions", at)), p.out, n, whole)
-	h = t.Act(p.robots.linear(r, p.name+"action_decoder.layer1", h, chunk, p.out, p.out),
-		kernels.ReLU)
+	h = t.Act(p.robots.linear(r, p.name+"action_decoder.layer1", h, chunk, p.out, p.out), kernels.ReLU)
 	y := p.robots.linear(r, p.name+"action_decoder.layer2", h, chunk, p.d.Width(), p.out)
 	if !p.d.Once {
 		y = t.Scale(y, -1)

@@ -42,8 +42,7 @@ var dreamPart = configs.Declare("dreamzero", configs.Rules[dreamKeys]{Check: fun
 		at("video_frames", fmt.Sprintf("%d are %d frames of latents behind the first, no whole blocks of %d",
 			f.Frames, frames, k.Frames), fmt.Sprintf("try %d", f.Scale[0]*k.Frames*max(1, frames/k.Frames)+1))
 	case n%(frames/k.Frames) != 0:
-		at("chunk_size", fmt.Sprintf("%d actions are no whole number for each of %d blocks", n,
-			frames/k.Frames), "")
+		at("chunk_size", fmt.Sprintf("%d actions are no whole number for each of %d blocks", n, frames/k.Frames), "")
 	case k.Given > 0 && k.Given <= f.Channels:
 		at("video_given", fmt.Sprintf("%d, and beside the %d latents of a frame there is a mark at least",
 			k.Given, f.Channels), "")
@@ -148,9 +147,8 @@ func (w dream) model() *family.Model {
 	m.Add(family.Block{Name: dreamName + "embed", Weight: 0.1, Record: w.embed,
 		Gives: append([]string{"clip_temb"}, all...)})
 	for i := range w.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("%sblocks.%d", dreamName, i), Takes: all, Gives: all[:3],
-			Recompute: true, Weight: 1,
-			Record: func(r *block.Rec, env map[string]*grad.Value) { w.layer(r, i, env) }})
+		m.Add(family.Block{Name: fmt.Sprintf("%sblocks.%d", dreamName, i), Takes: all, Gives: all[:3], Recompute: true,
+			Weight: 1, Record: func(r *block.Rec, env map[string]*grad.Value) { w.layer(r, i, env) }})
 	}
 	m.Add(family.Block{Name: dreamName + "head", Takes: []string{"x", "clip", "clip_temb"}, Weight: 0.1,
 		Record: w.head})
@@ -217,8 +215,7 @@ func (w dream) streams(r *block.Rec, at string, env map[string]*grad.Value) []*d
 		mod:  denoisers.Shift(r, at+".modulation", env["clip_mod"], 6, w.c.Hidden),
 		rows: family.ClipRows(r.Shape), axes: [3]int{n - 2*hw, hw, hw}},
 		{name: "state", mod: mod, at: states, told: told, seen: seen, pos: "clip.state.pos",
-			cu: t.Data("clip.state.cu", tensor.I32, levels+1), rows: w.d.StateRows(r.Shape),
-			axes: [3]int{n, 0, 0}},
+			cu: t.Data("clip.state.cu", tensor.I32, levels+1), rows: w.d.StateRows(r.Shape), axes: [3]int{n, 0, 0}},
 		{name: "x", mod: mod, at: w.d.Level(r), place: "residual", cu: r.Cu(), told: w.d.TextCu(r),
 			seen: pictures, pos: "dif.pos", rows: r.Shape.Rows, axes: [3]int{n, 0, 0}}}
 }
@@ -231,8 +228,7 @@ func (w dream) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	for _, s := range all {
 		s.x = env[s.name]
 		h := t.Modulate(s.x, w.part(r, s, 1), w.part(r, s, 0), s.at, denoisers.PlainNorm(w.c.NormEps))
-		s.q, s.k = w.project(r, at+".self_attn", h, ".q", ".norm_q"), w.project(r, at+".self_attn", h, ".k",
-			".norm_k")
+		s.q, s.k = w.project(r, at+".self_attn", h, ".q", ".norm_q"), w.project(r, at+".self_attn", h, ".k", ".norm_k")
 		s.v = w.project(r, at+".self_attn", h, ".v", "")
 		cos, sin := w.d.Turned(r, s.pos, s.rows, w.c.RopeTheta, s.axes)
 		s.q, s.k = t.Rope(s.q, cos, sin, true), t.Rope(s.k, cos, sin, true)
@@ -266,8 +262,7 @@ func (w dream) part(r *block.Rec, s *dreamStream, k int) *grad.Value {
 }
 
 // behind is the rest of a stream's layer behind attention: its caption and what is seen, and an MLP.
-func (w dream) behind(r *block.Rec, at string, s *dreamStream, heads *grad.Value,
-	env map[string]*grad.Value) {
+func (w dream) behind(r *block.Rec, at string, s *dreamStream, heads *grad.Value, env map[string]*grad.Value) {
 	t, d, cross := r.T, w.c.Hidden, at+".cross_attn"
 	row := block.LinearOpts{Bias: true, Row: true, Unit: w.c.HeadDim}
 	h := t.Place(s.place, r.Linear(at+".self_attn.o", t.Flat(heads), d, d, row))
@@ -284,8 +279,7 @@ func (w dream) behind(r *block.Rec, at string, s *dreamStream, heads *grad.Value
 	s.x = t.Place(s.place, t.Add(s.x, t.Place(s.place, r.Linear(cross+".o", t.Flat(o), d, d, row))))
 	h = t.Modulate(s.x, w.part(r, s, 4), w.part(r, s, 3), s.at, denoisers.PlainNorm(w.c.NormEps))
 	h = r.Linear(at+".ffn.0", h, w.c.Intermediate, d, block.LinearOpts{Bias: true})
-	h = r.Linear(at+".ffn.2", t.Act(h, kernels.GELUTanh), d, w.c.Intermediate, block.LinearOpts{Bias: true,
-		Row: true})
+	h = r.Linear(at+".ffn.2", t.Act(h, kernels.GELUTanh), d, w.c.Intermediate, block.LinearOpts{Bias: true, Row: true})
 	s.x = t.Gate(s.x, t.Place(s.place, h), w.part(r, s, 5), s.at)
 }
 

@@ -35,8 +35,7 @@ var (
 		e.d.Feature = func(float64) []float32 { return grootTime(0, p.ExpertWidth) } // it is told no time
 		e.d.Once, e.d.Learns = true, func(p *family.Process) {
 			p.Loss, p.Times, p.Levels = kernels.AbsoluteLoss, noise.Times{Kind: "uniform"},
-				noise.Flow{Shift: 1,
-					Times: 1}
+				noise.Flow{Shift: 1, Times: 1}
 			p.Target, _ = noise.Lookup("sample") // it is one of the package's own
 		}
 		return e
@@ -62,14 +61,12 @@ type expert struct{ *dit }
 
 func newExpert(width int, p *configs.Policy) expert {
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: p.ExpertActions,
-		FeatureWidth: grootWaves + p.ExpertWidth,
-		Policy: family.Policy{Chunk: p.Horizon, Robots: p.ExpertRobots, Readouts: p.ExpertReads,
-			Sight: &family.Sight{Views: p.ViewsMax(), Patches: p.ViewSize * p.ViewSize, Pixels: 3,
-				State: p.ExpertState}}}
+		FeatureWidth: grootWaves + p.ExpertWidth, Policy: family.Policy{Chunk: p.Horizon, Robots: p.ExpertRobots,
+			Readouts: p.ExpertReads, Sight: &family.Sight{Views: p.ViewsMax(), Patches: p.ViewSize * p.ViewSize,
+				Pixels: 3, State: p.ExpertState}}}
 	return expert{&dit{d: d, robots: &ofRobots{d: d, weight: ".W", bias: ".b"}, name: family.ExpertName,
-		port: family.ToldPort, told: width, width: p.ExpertWidth, heads: p.ExpertHeads,
-		layers: p.ExpertLayers,
-		out:    p.ExpertWidth, places: p.Horizon}}
+		port: family.ToldPort, told: width, width: p.ExpertWidth, heads: p.ExpertHeads, layers: p.ExpertLayers,
+		out: p.ExpertWidth, places: p.Horizon}}
 }
 
 // Denoiser implements family.Head.
@@ -77,8 +74,7 @@ func (e expert) Denoiser() *family.Denoiser { return e.d }
 
 // Blocks implements family.Head.
 func (e expert) Blocks() ([]family.Block, map[string]family.Port) {
-	norm := family.Block{Name: e.name + "vlln", Takes: []string{e.port}, Gives: []string{e.port},
-		Weight: 0.02,
+	norm := family.Block{Name: e.name + "vlln", Takes: []string{e.port}, Gives: []string{e.port}, Weight: 0.02,
 		Record: func(r *block.Rec, env map[string]*grad.Value) { env[e.port] = e.first(r, env[e.port]) }}
 	return append([]family.Block{norm}, e.blocks()...), e.ports()
 }

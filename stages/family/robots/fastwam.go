@@ -104,10 +104,9 @@ func footage(c configs.Model) *family.Denoiser {
 	levels := func(shift float64) noise.Flow { return noise.Flow{Shift: shift, Times: 1000} }
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Texts: k.Text,
 		TextRows: denoisers.WanPart.Of(c).Captions, Pipeline: "WanPipeline", FeatureWidth: k.Freq,
-		Feature: func(t float64) []float32 { return sinusoids(t, k.Freq) },
-		Policy: family.Policy{Chunk: o.Chunk, Masked: true, Steps: f.Steps, Shift: f.Acting,
-			Sight: &family.Sight{Views: o.Views, Patches: o.Height * o.Width, Pixels: 3,
-				Size: [2]int{o.Height, o.Width}, State: o.State, Token: true},
+		Feature: func(t float64) []float32 { return sinusoids(t, k.Freq) }, Policy: family.Policy{Chunk: o.Chunk,
+			Masked: true, Steps: f.Steps, Shift: f.Acting, Sight: &family.Sight{Views: o.Views,
+				Patches: o.Height * o.Width, Pixels: 3, Size: [2]int{o.Height, o.Width}, State: o.State, Token: true},
 			Learns: func(p *family.Process) { learnsFlow(p, levels(f.Actions), f.ByAction) }}}
 	high, wide := f.picture(o)
 	d.Clip = &family.Footage{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels},
@@ -239,8 +238,7 @@ func (w fastwam) embed(r *block.Rec, env map[string]*grad.Value) {
 	env["clip"] = r.Linear(wamVideo+"patch_embedding", f.Noisy(r), wide, f.Latents.Width(), whole)
 	_, env["mod"], env["text"] = stream(wamAction, narrow, t.Cast(t.Data("dif.feature", tensor.F32,
 		family.Levels(r.Shape), w.k.Freq)))
-	env["x"] = t.Place("residual", r.Linear(wamAction+"action_encoder", w.d.Noisy(r), narrow, w.d.Width(),
-		whole))
+	env["x"] = t.Place("residual", r.Linear(wamAction+"action_encoder", w.d.Noisy(r), narrow, w.d.Width(), whole))
 }
 
 // wamStream is what the clip and the actions are in a layer, each.

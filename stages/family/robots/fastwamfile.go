@@ -20,9 +20,8 @@ var (
 	wamActionSizes = map[string][2]string{"hidden_dim": {"expert_hidden_size", "1024"},
 		"ffn_dim": {"expert_intermediate_size", "4096"}}
 	wamScheduleSizes = map[string][2]string{"video_scheduler.train_shift": {"video_shift", "5"},
-		"action_scheduler.train_shift": {"action_shift", "5"},
-		"action_scheduler.infer_shift": {"acting_shift", "5"},
-		"loss.lambda_video":            {"video_loss", "1"}, "loss.lambda_action": {"action_loss", "1"}}
+		"action_scheduler.train_shift": {"action_shift", "5"}, "action_scheduler.infer_shift": {"acting_shift", "5"},
+		"loss.lambda_video": {"video_loss", "1"}, "loss.lambda_action": {"action_loss", "1"}}
 	// keys of both streams that have to be alike, by ours
 	wamAlike = map[string]string{"num_heads": "num_attention_heads", "attn_head_dim": "head_dim",
 		"num_layers": "num_hidden_layers", "text_dim": "text_dim", "freq_dim": "freq_dim",
@@ -46,32 +45,25 @@ var (
 )
 
 // wamNested are the keys of these mappings, in the order in which wamRest holds them.
-var wamNested = []string{"video_dit_config", "action_dit_config", "video_scheduler", "action_scheduler",
-	"loss"}
+var wamNested = []string{"video_dit_config", "action_dit_config", "video_scheduler", "action_scheduler", "loss"}
 
 // fastwamFile is how lerobot's files of FastWAM are read and written.
 func fastwamFile() hf.Family {
-	return hf.Family{Class: "fastwam", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "state_size", "chunk_size", "views", "view_height",
-			"view_width", "text_dim", "freq_dim", "text_rows", "expert_hidden_size",
-			"expert_intermediate_size", "video_channels", "video_patch", "video_scale",
-			"video_frames", "video_every", "video_shift",
-			"action_shift", "acting_shift", "acting_steps", "video_loss", "action_loss"},
-		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
-		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "in_channels": "7", "state_size": "8",
-			"chunk_size": "32", "text_rows": "128", "video_scale": "[4, 16, 16]"},
-		Alias: map[string]string{"action_dim": "in_channels", "proprio_dim": "state_size",
-			"action_horizon": "chunk_size", "action_video_freq_ratio": "video_every",
-			"tokenizer_max_len": "text_rows", "num_inference_steps": "acting_steps"},
-		Omit: []string{"latent_patch"},
+	return hf.Family{Class: "fastwam", Diffusers: true, Has: []string{"latent_patch", "in_channels", "state_size",
+		"chunk_size", "views", "view_height", "view_width", "text_dim", "freq_dim", "text_rows", "expert_hidden_size",
+		"expert_intermediate_size", "video_channels", "video_patch", "video_scale", "video_frames", "video_every",
+		"video_shift", "action_shift", "acting_shift", "acting_steps", "video_loss", "action_loss"},
+		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`}, Absent: map[string]string{
+			"latent_patch": "[1, 1, 1]", "in_channels": "7", "state_size": "8", "chunk_size": "32",
+			"text_rows": "128", "video_scale": "[4, 16, 16]"}, Alias: map[string]string{"action_dim": "in_channels",
+			"proprio_dim": "state_size", "action_horizon": "chunk_size", "action_video_freq_ratio": "video_every",
+			"tokenizer_max_len": "text_rows", "num_inference_steps": "acting_steps"}, Omit: []string{"latent_patch"},
 		Only: map[string]string{"n_obs_steps": "1", "prompt_template": fmt.Sprintf("%q", wamPrompt+"{task}"),
-			"toggle_action_dimensions": "[]"},
-		Idle: slices.Concat(wamNested, []string{"context_len", "model_id", "tokenizer_model_id",
-			"text_encoder_model_id", "base_model_id", "load_text_encoder", "mot_checkpoint_mixed_attn",
-			"torch_dtype", "inference_seed", "rand_device", "text_cfg_scale", "negative_prompt", "tiled",
-			"fp32_attention", "compile_action_infer", "use_gradient_checkpointing", "freeze_video_expert"},
-			stepless(lerobotIdle)),
-		Prepare: wamSizesOf, Read: wamRest, Write: writeWAM}
+			"toggle_action_dimensions": "[]"}, Idle: slices.Concat(wamNested, []string{"context_len",
+			"model_id", "tokenizer_model_id", "text_encoder_model_id", "base_model_id", "load_text_encoder",
+			"mot_checkpoint_mixed_attn", "torch_dtype", "inference_seed", "rand_device", "text_cfg_scale",
+			"negative_prompt", "tiled", "fp32_attention", "compile_action_infer", "use_gradient_checkpointing",
+			"freeze_video_expert"}, stepless(lerobotIdle)), Prepare: wamSizesOf, Read: wamRest, Write: writeWAM}
 }
 
 // stepless are keys without that of a policy's steps when it acts.
@@ -163,8 +155,7 @@ func leftover(d *hf.Decoder, raw map[string]json.RawMessage, why map[string]stri
 
 // wamRest holds what lies deeper to what is built.
 func wamRest(d *hf.Decoder, raw map[string]json.RawMessage) {
-	for i, m := range []mapping{wamVideoHolds, wamActionHolds, wamScheduleHolds, wamScheduleHolds,
-		wamLossHolds} {
+	for i, m := range []mapping{wamVideoHolds, wamActionHolds, wamScheduleHolds, wamScheduleHolds, wamLossHolds} {
 		m.hold(d, raw, wamNested[i])
 	}
 	leftover(d, raw, map[string]string{
@@ -225,8 +216,7 @@ func writeWAM(m hf.Values, out map[string]any) {
 	video := deep["video_dit_config"]
 	video["out_dim"], video["action_dim"] = m["video_channels"], m["in_channels"]
 	for key, v := range map[string]any{"seperated_timestep": true, "action_conditioned": false,
-		"video_attention_mask_mode":     "first_frame_causal",
-		"action_group_causal_mask_mode": "group_diagonal"} {
+		"video_attention_mask_mode": "first_frame_causal", "action_group_causal_mask_mode": "group_diagonal"} {
 		video[key] = v
 	}
 	deep["video_scheduler"]["train_shift"] = m["video_shift"]

@@ -15,16 +15,13 @@ var _ = func() bool {
 		"data.num_video_frames":        {"model.overrides.video_frames"},
 		"data.action_video_freq_ratio": {"model.overrides.video_every"},
 		"data.image_size":              {"model.overrides.view_height", "model.overrides.view_width"},
-		"data.normalization_mode":      {"policy.normalize"}},
-		Values: map[string]map[string]string{"data.normalization_mode": {"q99": "quantiles",
-			"min_max": "min_max", "mean_std": "mean_std", "identity": "identity"}},
-		Needs: map[string]string{"model.variant": "joint, and is not built", "model.action_horizon": "16"},
-		Only: map[string][]string{"model.variant": {"uncond", "base"},
-			"data.image_normalize_mode":    {"siglip"},
-			"data.action_padding_strategy": {"zero"}}}
-	for _, key := range []string{"model_id", "tokenizer_model_id", "load_text_encoder",
-		"skip_dit_load_from_pretrain", "action_dit_pretrained_path",
-		"redirect_common_files", "dtype", "rmsnorm_impl", "mot_checkpoint_mixed_attn"} {
+		"data.normalization_mode":      {"policy.normalize"}}, Values: map[string]map[string]string{
+		"data.normalization_mode": {"q99": "quantiles", "min_max": "min_max", "mean_std": "mean_std",
+			"identity": "identity"}}, Needs: map[string]string{"model.variant": "joint, and is not built",
+		"model.action_horizon": "16"}, Only: map[string][]string{"model.variant": {"uncond", "base"},
+		"data.image_normalize_mode": {"siglip"}, "data.action_padding_strategy": {"zero"}}}
+	for _, key := range []string{"model_id", "tokenizer_model_id", "load_text_encoder", "skip_dit_load_from_pretrain",
+		"action_dit_pretrained_path", "redirect_common_files", "dtype", "rmsnorm_impl", "mot_checkpoint_mixed_attn"} {
 		p.Keys["model."+key] = nil
 	}
 	for _, key := range []string{"image_resize_strategy", "text_embedding_cache_dir", "use_image_transform"} {

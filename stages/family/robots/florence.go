@@ -26,8 +26,7 @@ func (x *xvla) view(r *block.Rec, v *grad.Value) *grad.Value {
 	v = t.Add(v, t.Take(times, t.ConstI32("xvla.first", make([]int32, images*side*side))))
 	win := kernels.Window{Size: side, Stride: side, Dilation: 1}
 	mean := t.Rows(t.Pool(t.Space(v, images, side, side), kernels.MeanPool, win, win))
-	v = t.Take(t.Concat(0, mean, v), t.ConstI32("xvla.seen", each(images, part32{n: 1},
-		part32{n: side * side})))
+	v = t.Take(t.Concat(0, mean, v), t.ConstI32("xvla.seen", each(images, part32{n: 1}, part32{n: side * side})))
 	v = t.Linear(v, t.Param(xvlaVLM+"image_projection", []int{x.f.Hidden, n}, -1, 1, true), nil)
 	v = r.LayerNorm(xvlaVLM+"image_proj_norm", v, x.f.Hidden, actEps)
 	there := t.Take(x.d.There(r), t.ConstI32("xvla.view", levelsOf(images, x.seen())))
@@ -65,8 +64,7 @@ func (x *xvla) words(r *block.Rec, seen *grad.Value) *grad.Value {
 // reads is a layer of the encoder, whose norms stand behind what they norm.
 func (x *xvla) reads(r *block.Rec, name string, v *grad.Value) *grad.Value {
 	t, n := r.T, x.f.Hidden
-	v = t.Add(v, x.attend(r, name+".self_attn", ".out_proj", v, borders(r, "xvla.told.cu", x.told()), n,
-		x.f.TextHeads))
+	v = t.Add(v, x.attend(r, name+".self_attn", ".out_proj", v, borders(r, "xvla.told.cu", x.told()), n, x.f.TextHeads))
 	v = r.LayerNorm(name+".self_attn_layer_norm", v, n, actEps)
 	v = t.Add(v, x.fed(r, name+".", v, n, x.f.Inter, kernels.GELU))
 	return r.LayerNorm(name+".final_layer_norm", v, n, actEps)

@@ -68,33 +68,21 @@ var _ = family.Register(family.Family{ModelType: "groot", Paper: "2503.14734", H
 // grootFile is how lerobot's files are read and written: they say the sizes of rooms and of chunks, and
 // those of the published model follow from its name; other sizes are keys of this program's own.
 func grootFile() hf.Family {
-	return hf.Family{Class: "groot", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "state_size", "chunk_size", "views", "view_size",
-			"view_patch",
-			"view_hidden_size", "view_intermediate_size", "view_heads", "view_layers", "embodiments",
-			"image_token", "future_tokens", "dit_width", "dit_heads", "dit_layers",
-			"dit_output", "mixer_heads", "mixer_layers", "action_positions"},
-		Fixed: map[string]string{"hidden_act": `"silu"`},
-		Absent: map[string]string{"hidden_size": "2048", "num_hidden_layers": "12",
-			"num_attention_heads": "16",
-			"num_key_value_heads": "8", "head_dim": "128", "intermediate_size": "6144",
-			"vocab_size":   "151680",
-			"rms_norm_eps": "1e-6", "rope_theta": "1000000", "in_channels": "32", "state_size": "64",
-			"embodiments":  "32",
-			"latent_patch": "[1, 1, 1]"},
+	return hf.Family{Class: "groot", Diffusers: true, Has: []string{"latent_patch", "in_channels", "state_size",
+		"chunk_size", "views", "view_size", "view_patch", "view_hidden_size", "view_intermediate_size",
+		"view_heads", "view_layers", "embodiments", "image_token", "future_tokens", "dit_width",
+		"dit_heads", "dit_layers", "dit_output", "mixer_heads", "mixer_layers", "action_positions"},
+		Fixed: map[string]string{"hidden_act": `"silu"`}, Absent: map[string]string{"hidden_size": "2048",
+			"num_hidden_layers": "12", "num_attention_heads": "16", "num_key_value_heads": "8", "head_dim": "128",
+			"intermediate_size": "6144", "vocab_size": "151680", "rms_norm_eps": "1e-6", "rope_theta": "1000000",
+			"in_channels": "32", "state_size": "64", "embodiments": "32", "latent_patch": "[1, 1, 1]"},
 		Alias: map[string]string{"max_action_dim": "in_channels", "max_state_dim": "state_size"},
-		Omit:  []string{"latent_patch"},
-		Only:  map[string]string{"n_obs_steps": "1"},
-		Idle: append([]string{"base_model_path", "tokenizer_assets_repo", "embodiment_tag", "tune_llm",
-			"tune_visual",
-			"tune_projector", "tune_diffusion_model", "lora_rank", "lora_alpha", "lora_dropout",
-			"lora_full_model",
-			"warmup_ratio", "use_bf16", "video_backend", "balance_dataset_weights",
-			"balance_trajectory_weights",
-			"dataset_paths", "output_dir", "save_steps", "max_steps", "batch_size", "dataloader_num_workers",
-			"report_to",
-			"resume", "image_size"}, lerobotIdle...),
-		Prepare: grootSizes, Write: writeGroot}
+		Omit:  []string{"latent_patch"}, Only: map[string]string{"n_obs_steps": "1"}, Idle: append(
+			[]string{"base_model_path", "tokenizer_assets_repo", "embodiment_tag", "tune_llm", "tune_visual",
+				"tune_projector", "tune_diffusion_model", "lora_rank", "lora_alpha", "lora_dropout", "lora_full_model",
+				"warmup_ratio", "use_bf16", "video_backend", "balance_dataset_weights", "balance_trajectory_weights",
+				"dataset_paths", "output_dir", "save_steps", "max_steps", "batch_size", "dataloader_num_workers",
+				"report_to", "resume", "image_size"}, lerobotIdle...), Prepare: grootSizes, Write: writeGroot}
 }
 
 // groot is a model of the family, whose tower is Pi0.5's.
@@ -128,12 +116,11 @@ func newGroot(c configs.Model) *groot {
 	o, side := policyPart.Of(c), p.o.Side/max(1, p.o.Patch)
 	p.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: denoisers.Shared.Of(c).In, Canvas: true, TextStep: 1,
 		FeatureWidth: grootWaves + k.Width, Feature: func(t float64) []float32 { return grootTime(t, k.Width) },
-		Policy: family.Policy{Chunk: o.Chunk, Robots: o.Robots,
-			Sight: &family.Sight{Views: o.Views, Patches: side * side, Pixels: 3 * p.o.Patch * p.o.Patch,
-				State: o.State},
-			Words: family.Words{Image: int32(k.Image), Between: grootPrompt, Robot: family.RobotStep{
-				Step: "groot_pack_inputs_v3", Key: "embodiment_mapping", Tag: "embodiment_tag",
-				Name: "new_embodiment", More: map[string]any{"normalize_min_max": false}}}, Steps: 4}}
+		Policy: family.Policy{Chunk: o.Chunk, Robots: o.Robots, Sight: &family.Sight{Views: o.Views,
+			Patches: side * side, Pixels: 3 * p.o.Patch * p.o.Patch, State: o.State},
+			Words: family.Words{Image: int32(k.Image), Between: grootPrompt,
+				Robot: family.RobotStep{Step: "groot_pack_inputs_v3", Key: "embodiment_mapping", Tag: "embodiment_tag",
+					Name: "new_embodiment", More: map[string]any{"normalize_min_max": false}}}, Steps: 4}}
 	p.d.Learns = grootLearns
 	p.head = &dit{d: p.d, robots: &ofRobots{d: p.d, weight: ".W", bias: ".b"}, name: grootHead, port: "text",
 		told: c.Hidden, width: k.Width, heads: k.Heads, layers: k.Layers, out: k.Out, mixHeads: k.MixHeads,
@@ -207,8 +194,7 @@ func (p *groot) model() *family.Model {
 			Weight: weight,
 			Record: func(r *block.Rec, env map[string]*grad.Value) { env["text"] = f(r, env["text"]) }})
 	}
-	m.Add(family.Block{Name: p.eagle + "mlp1", Takes: []string{"view"}, Gives: []string{"text"},
-		Weight: 0.1,
+	m.Add(family.Block{Name: p.eagle + "mlp1", Takes: []string{"view"}, Gives: []string{"text"}, Weight: 0.1,
 		Record: func(r *block.Rec, env map[string]*grad.Value) { env["text"] = p.told(r, env["view"]) }})
 	for i := range p.c.Layers {
 		name := fmt.Sprintf("%slayers.%d", p.language, i)
@@ -279,26 +265,21 @@ func (p *groot) reads(r *block.Rec, name string, x *grad.Value) *grad.Value {
 	t, n, head := r.T, p.c.Hidden, p.c.HeadDim
 	rows := family.Captions(r.Shape)
 	weight := func(part string, n int) *grad.Value {
-		return t.Param(name+part+".weight", []int{n}, -1, 1,
-			false)
+		return t.Param(name+part+".weight", []int{n}, -1, 1, false)
 	}
 	h := t.RMSNorm(x, weight(".input_layernorm", n), p.c.NormEps)
 	cos, sin := p.d.Turned(r, "dif.text.pos", rows, p.c.RopeTheta, [3]int{head, 0, 0})
 	proj := func(part string, heads int) *grad.Value {
-		return t.Heads(r.Linear(name+".self_attn."+part, h, heads*head, n, block.LinearOpts{Unit: head}),
-			head)
+		return t.Heads(r.Linear(name+".self_attn."+part, h, heads*head, n, block.LinearOpts{Unit: head}), head)
 	}
 	turned := func(part, norm string, heads int) *grad.Value {
-		return t.Rope(t.RMSNorm(proj(part, heads), weight(".self_attn."+norm, head), p.c.NormEps), cos, sin,
-			false)
+		return t.Rope(t.RMSNorm(proj(part, heads), weight(".self_attn."+norm, head), p.c.NormEps), cos, sin, false)
 	}
 	cu := p.d.CanvasCu(r)
-	o := t.Attention(turned("q_proj", "q_norm", p.c.Heads), turned("k_proj", "k_norm", p.c.KVHeads),
-		proj("v_proj", p.c.KVHeads), cu, cu, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(head)),
-			Causal: true})
-	x = t.Add(x, t.Place("", r.Linear(name+".self_attn.o_proj", t.Flat(o), n, p.c.Heads*head,
-		block.LinearOpts{Row: true,
-			Unit: head})))
+	o := t.Attention(turned("q_proj", "q_norm", p.c.Heads), turned("k_proj", "k_norm", p.c.KVHeads), proj("v_proj",
+		p.c.KVHeads), cu, cu, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(head)), Causal: true})
+	x = t.Add(x, t.Place("",
+		r.Linear(name+".self_attn.o_proj", t.Flat(o), n, p.c.Heads*head, block.LinearOpts{Row: true, Unit: head})))
 	h = t.RMSNorm(x, weight(".post_attention_layernorm", n), p.c.NormEps)
 	gate := t.Act(r.Linear(name+".mlp.gate_proj", h, p.c.Intermediate, n, block.LinearOpts{}), kernels.SiLU)
 	up := r.Linear(name+".mlp.up_proj", h, p.c.Intermediate, n, block.LinearOpts{})

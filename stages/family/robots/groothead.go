@@ -36,20 +36,17 @@ func writeGroot(m hf.Values, out map[string]any) {
 		out[from] = m[to]
 	}
 	usual := map[string]int{"hidden_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 16,
-		"num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 6144, "vocab_size": 151680,
-		"view_patch":       14,
+		"num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 6144, "vocab_size": 151680, "view_patch": 14,
 		"view_hidden_size": 1152, "view_intermediate_size": 4304, "view_heads": 16, "view_layers": 27,
-		"embodiments": 32,
-		"image_token": 151669, "future_tokens": 32, "dit_width": 1536, "dit_heads": 32, "dit_layers": 16,
-		"dit_output":  1024,
-		"mixer_heads": 32, "mixer_layers": 4, "action_positions": 1024, "chunk_size": 16}
+		"embodiments": 32, "image_token": 151669, "future_tokens": 32, "dit_width": 1536, "dit_heads": 32,
+		"dit_layers": 16, "dit_output": 1024, "mixer_heads": 32, "mixer_layers": 4, "action_positions": 1024,
+		"chunk_size": 16}
 	same := m["rms_norm_eps"] == 1e-6 && m["rope_theta"] == 1e6
 	for key, n := range usual {
 		same = same && m.Int(key) == n
 		out[key] = m[key]
 	}
-	out["n_action_steps"], out["rms_norm_eps"], out["rope_theta"] = m["chunk_size"], m["rms_norm_eps"],
-		m["rope_theta"]
+	out["n_action_steps"], out["rms_norm_eps"], out["rope_theta"] = m["chunk_size"], m["rms_norm_eps"], m["rope_theta"]
 	if !same {
 		return
 	}

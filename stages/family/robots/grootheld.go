@@ -24,16 +24,14 @@ var (
 		map[string]string{"interleave_self_attention": "true", "norm_type": `"ada_norm"`,
 			"positional_embeddings": "null", "attention_bias": "true", "activation_fn": `"gelu-approximate"`,
 			"norm_elementwise_affine": "false", "norm_eps": "1e-5"}, mixIdle}
-	mixMapping = mapping{[]string{"num_layers", "num_attention_heads", "attention_head_dim"},
-		map[string]string{"positional_embeddings": "null", "attention_bias": "true",
-			"activation_fn": `"gelu-approximate"`},
+	mixMapping = mapping{[]string{"num_layers", "num_attention_heads", "attention_head_dim"}, map[string]string{
+		"positional_embeddings": "null", "attention_bias": "true", "activation_fn": `"gelu-approximate"`},
 		slices.Concat(mixIdle, []string{"output_dim", "interleave_self_attention"})}
 	mixIdle = []string{"dropout", "final_dropout", "num_embeds_ada_norm", "upcast_attention",
 		"max_num_positional_embeddings", "compute_dtype"}
-	eagleTextMapping = mapping{source.SortedKeys(eagleText),
-		map[string]string{"attention_bias": "false", "hidden_act": `"silu"`, "rope_scaling": "null",
-			"rope_parameters": "null", "use_sliding_window": "false", "layer_types": `"full_attention"`,
-			"attention_dropout": "0", "model_type": `"qwen3"`},
+	eagleTextMapping = mapping{source.SortedKeys(eagleText), map[string]string{"attention_bias": "false",
+		"hidden_act": `"silu"`, "rope_scaling": "null", "rope_parameters": "null", "use_sliding_window": "false",
+		"layer_types": `"full_attention"`, "attention_dropout": "0", "model_type": `"qwen3"`},
 		slices.Concat([]string{"num_hidden_layers", "bos_token_id", "eos_token_id", "pad_token_id",
 			"max_position_embeddings", "max_window_layers", "sliding_window"}, eagleIdle)}
 	eagleVisionMapping = mapping{append(source.SortedKeys(eagleVision), "num_patches"),

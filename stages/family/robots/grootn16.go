@@ -36,8 +36,7 @@ var sixPart = configs.Declare("groot_n1d6", configs.Rules[sixKeys]{Check: func(m
 		at("dit_width", fmt.Sprintf("%d is no multiple of 2 and of dit_heads = %d", k.Width, k.Heads), "")
 	}
 	if square := o.Patch * smolPart.Of(m).Fold; square < 1 || o.Side%square != 0 {
-		at("view_size", fmt.Sprintf("%d pixels, and squares of patches have %d on each side", o.Side,
-			square),
+		at("view_size", fmt.Sprintf("%d pixels, and squares of patches have %d on each side", o.Side, square),
 			"take a multiple of that")
 	}
 	if o.Hidden%max(1, o.Heads) != 0 {
@@ -168,26 +167,21 @@ func (p *groot) squares(r *block.Rec, h *grad.Value) *grad.Value {
 // eagleText and eagleVision are the settings of nvidia/Eagle-Block2A-2B-v2, which NVIDIA's files do not have,
 // by their names in this program: those of the language model, and of the tower.
 var (
-	eagleText = map[string]string{"hidden_size": "2048", "num_attention_heads": "16",
-		"num_key_value_heads": "8",
-		"head_dim":            "128", "intermediate_size": "6144", "vocab_size": "151680",
-		"rms_norm_eps": "1e-6",
-		"rope_theta":   "1000000", "tie_word_embeddings": "true"}
+	eagleText = map[string]string{"hidden_size": "2048", "num_attention_heads": "16", "num_key_value_heads": "8",
+		"head_dim": "128", "intermediate_size": "6144", "vocab_size": "151680", "rms_norm_eps": "1e-6",
+		"rope_theta": "1000000", "tie_word_embeddings": "true"}
 	eagleVision = map[string][2]string{"hidden_size": {"view_hidden_size", "1152"},
-		"intermediate_size":   {"view_intermediate_size", "4304"},
-		"num_attention_heads": {"view_heads", "16"}, "num_hidden_layers": {"view_layers", "27"},
-		"patch_size": {"view_patch", "14"}}
+		"intermediate_size": {"view_intermediate_size", "4304"}, "num_attention_heads": {"view_heads", "16"},
+		"num_hidden_layers": {"view_layers", "27"}, "patch_size": {"view_patch", "14"}}
 )
 
 // sixOnly are keys of NVIDIA's files that have one value; sixSizes are sizes.
 var (
 	sixOnly = map[string]string{"use_vlln": "true", "add_pos_embed": "true", "noise_s": "0.999",
 		"num_timestep_buckets": "1000", "noise_beta_alpha": "1.5", "noise_beta_beta": "1.0",
-		"apply_sincos_state_encoding": "false", "num_inference_timesteps": "4",
-		"backbone_model_type": `"eagle"`, "reproject_vision": "false", "formalize_language": "true",
-		"state_additive_noise_scale": "0.0"}
-	sixSizes = map[string][2]string{"max_action_dim": {"in_channels", "29"}, "max_state_dim": {"state_size",
-		"29"},
+		"apply_sincos_state_encoding": "false", "num_inference_timesteps": "4", "backbone_model_type": `"eagle"`,
+		"reproject_vision": "false", "formalize_language": "true", "state_additive_noise_scale": "0.0"}
+	sixSizes = map[string][2]string{"max_action_dim": {"in_channels", "29"}, "max_state_dim": {"state_size", "29"},
 		"action_horizon": {"chunk_size", "16"}, "max_num_embodiments": {"embodiments", "32"},
 		"max_seq_len": {"action_positions", "1024"}, "input_embedding_dim": {"dit_width", "1536"},
 		"select_layer": {"num_hidden_layers", "16"}}
@@ -199,19 +193,15 @@ func sixFile() hf.Family {
 	for from, to := range sixSizes {
 		alias[from] = to[0]
 	}
-	return hf.Family{Class: "Gr00tN1d6", Type: "Gr00tN1d6", Diffusers: true, Alias: alias,
-		Has: []string{"latent_patch", "in_channels", "state_size", "chunk_size", "views", "view_size",
-			"view_patch", "view_hidden_size", "view_intermediate_size", "view_heads", "view_layers",
-			"view_fold", "view_places", "embodiments", "image_token", "dit_width", "dit_heads", "dit_layers",
-			"dit_output", "action_positions", "text_every", "state_mask"},
-		Fixed:  map[string]string{"hidden_act": `"silu"`},
-		Usual:  map[string]string{"view_fold": "2"},
-		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "view_fold": "2"},
-		Omit:   []string{"latent_patch"}, Only: sixOnly,
-		Idle: slices.Concat(sevenIdle, sevenNested, []string{"eagle_collator", "text_config",
-			"vision_config",
-			"architectures", "transformers_version", "auto_map"}, lerobotIdle),
-		Prepare: sixSizesOf, Read: sixRest, Write: writeSix}
+	return hf.Family{Class: "Gr00tN1d6", Type: "Gr00tN1d6", Diffusers: true, Alias: alias, Has: []string{"latent_patch",
+		"in_channels", "state_size", "chunk_size", "views", "view_size", "view_patch", "view_hidden_size",
+		"view_intermediate_size", "view_heads", "view_layers", "view_fold", "view_places", "embodiments", "image_token",
+		"dit_width", "dit_heads", "dit_layers", "dit_output", "action_positions", "text_every", "state_mask"},
+		Fixed: map[string]string{"hidden_act": `"silu"`}, Usual: map[string]string{"view_fold": "2"},
+		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "view_fold": "2"}, Omit: []string{"latent_patch"},
+		Only: sixOnly, Idle: slices.Concat(sevenIdle, sevenNested, []string{"eagle_collator", "text_config",
+			"vision_config", "architectures", "transformers_version", "auto_map"}, lerobotIdle), Prepare: sixSizesOf,
+		Read: sixRest, Write: writeSix}
 }
 
 // sixSizesOf makes sizes of what NVIDIA's file has.
@@ -322,9 +312,8 @@ func writeSix(m hf.Values, out map[string]any) {
 	out["use_alternate_vl_dit"] = m.Int("text_every") > 0
 	out["attend_text_every_n_blocks"] = max(1, m.Int("text_every"))
 	out["diffusion_model_cfg"] = map[string]any{"positional_embeddings": nil, "num_layers": m["dit_layers"],
-		"num_attention_heads": heads, "attention_head_dim": width / heads, "norm_type": "ada_norm",
-		"dropout": 0.2, "final_dropout": true, "output_dim": m["dit_output"],
-		"interleave_self_attention": true}
+		"num_attention_heads": heads, "attention_head_dim": width / heads, "norm_type": "ada_norm", "dropout": 0.2,
+		"final_dropout": true, "output_dim": m["dit_output"], "interleave_self_attention": true}
 	if m["state_mask"] == true {
 		out["state_dropout_prob"] = 0.1 // NVIDIA's class has the row where states are dropped
 	}

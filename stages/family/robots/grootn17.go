@@ -73,11 +73,10 @@ type seven struct{ *dit }
 
 func newSevenHead(c configs.Model) seven {
 	k, o := grootPart.Of(c), policyPart.Of(c)
-	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: denoisers.Shared.Of(c).In,
-		FeatureWidth: grootWaves + k.Width, Feature: func(t float64) []float32 { return grootTime(t, k.Width) },
-		Policy: family.Policy{Chunk: o.Chunk, Robots: o.Robots, Early: true, Steps: 4, Prompt: sevenPrompt,
-			PromptBare: true,
-			Sight:      &family.Sight{Views: new(configs.Policy).ViewsMax(), Patches: 1, Pixels: 3, State: o.State}}}
+	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: denoisers.Shared.Of(c).In, FeatureWidth: grootWaves +
+		k.Width, Feature: func(t float64) []float32 { return grootTime(t, k.Width) }, Policy: family.Policy{
+		Chunk: o.Chunk, Robots: o.Robots, Early: true, Steps: 4, Prompt: sevenPrompt, PromptBare: true,
+		Sight: &family.Sight{Views: new(configs.Policy).ViewsMax(), Patches: 1, Pixels: 3, State: o.State}}}
 	d.Learns = func(p *family.Process) {
 		grootLearns(p)
 		p.Levels = sevenLevels{noise.Flow{Shift: 1, Times: grootBuckets}}
@@ -115,8 +114,7 @@ func (e seven) Denoiser() *family.Denoiser { return e.d }
 
 // Blocks implements family.Head.
 func (e seven) Blocks() ([]family.Block, map[string]family.Port) {
-	norm := family.Block{Name: e.name + "vlln", Takes: []string{e.port}, Gives: []string{e.port},
-		Weight: 0.02,
+	norm := family.Block{Name: e.name + "vlln", Takes: []string{e.port}, Gives: []string{e.port}, Weight: 0.02,
 		Record: func(r *block.Rec, env map[string]*grad.Value) { env[e.port] = e.first(r, env[e.port]) }}
 	return append([]family.Block{norm}, e.blocks()...), e.ports()
 }
@@ -140,23 +138,18 @@ const (
 // sevenOnly are keys of NVIDIA's files that have one value; sevenIdle say nothing about the arithmetic.
 var (
 	sevenOnly = map[string]string{"use_vlln": "true", "add_pos_embed": "true", "state_history_length": "1",
-		"noise_s": "0.999", "num_timestep_buckets": "1000", "noise_beta_alpha": "1.5",
-		"noise_beta_beta":             "1.0",
+		"noise_s": "0.999", "num_timestep_buckets": "1000", "noise_beta_alpha": "1.5", "noise_beta_beta": "1.0",
 		"apply_sincos_state_encoding": "false", "exclude_state": "false", "num_inference_timesteps": "4",
-		"backbone_model_type": `"qwen"`, "reproject_vision": "false",
-		"formalize_language": "true"}
+		"backbone_model_type": `"qwen"`, "reproject_vision": "false", "formalize_language": "true"}
 	sevenIdle = []string{"model_dtype", "dtype", "model_name", "base_model_path", "model_revision",
 		"tune_top_llm_layers", "tune_llm", "tune_visual", "tune_projector", "tune_diffusion_model",
-		"tune_vlln",
-		"use_flash_attention", "load_bf16", "backbone_trainable_params_fp32", "image_crop_size",
-		"image_target_size", "shortest_image_edge", "crop_fraction", "random_rotation_angle",
-		"color_jitter_params", "use_albumentations_transforms", "extra_augmentation_config",
-		"use_percentiles", "use_relative_action", "attn_dropout", "state_dropout_prob",
-		"use_mean_std", "rtc_ramp_rate", "torch_dtype", "use_bf16", "collator_overwrite_image_inputs",
-		"letter_box_transform", "use_vl_self_attention"}
+		"tune_vlln", "use_flash_attention", "load_bf16", "backbone_trainable_params_fp32", "image_crop_size",
+		"image_target_size", "shortest_image_edge", "crop_fraction", "random_rotation_angle", "color_jitter_params",
+		"use_albumentations_transforms", "extra_augmentation_config", "use_percentiles", "use_relative_action",
+		"attn_dropout", "state_dropout_prob", "use_mean_std", "rtc_ramp_rate", "torch_dtype", "use_bf16",
+		"collator_overwrite_image_inputs", "letter_box_transform", "use_vl_self_attention"}
 	sevenSizes = map[string]string{"max_action_dim": "in_channels", "max_state_dim": "state_size",
-		"action_horizon": "chunk_size", "max_num_embodiments": "embodiments",
-		"max_seq_len":         "action_positions",
+		"action_horizon": "chunk_size", "max_num_embodiments": "embodiments", "max_seq_len": "action_positions",
 		"input_embedding_dim": "dit_width", "hidden_size": "dit_output"}
 	sevenNested = []string{"diffusion_model_cfg", "vl_self_attention_cfg", "use_alternate_vl_dit",
 		"attend_text_every_n_blocks", "select_layer", "backbone_embedding_dim"}
@@ -172,11 +165,10 @@ func sevenFile() *hf.Composed {
 	for _, key := range slices.Concat(sevenIdle, sevenNested, source.SortedKeys(sevenOnly)) {
 		top[key] = ""
 	}
-	return &hf.Composed{Class: "Gr00tN1d7", Alias: "Gr00tN1d7", Text: "qwen3", Vision: vision,
-		Preset: preset,
+	return &hf.Composed{Class: "Gr00tN1d7", Alias: "Gr00tN1d7", Text: "qwen3", Vision: vision, Preset: preset,
 		Has: []string{"in_channels", "state_size", "chunk_size", "embodiments", "dit_width", "dit_heads",
-			"dit_layers", "dit_output", "mixer_heads", "mixer_layers", "action_positions", "text_every"},
-		Top: top, Prepare: sevenBackboneOf, Rest: sevenRest, Write: writeSeven}
+			"dit_layers", "dit_output", "mixer_heads", "mixer_layers", "action_positions", "text_every"}, Top: top,
+		Prepare: sevenBackboneOf, Rest: sevenRest, Write: writeSeven}
 }
 
 // sevenBackboneOf gives a file the settings of the language model that it names.
@@ -235,8 +227,7 @@ func sevenRest(d *hf.Decoder, raw, _ map[string]json.RawMessage) {
 	if string(raw["use_alternate_vl_dit"]) == "false" {
 		every = 0
 	}
-	usual := map[string]string{"in_channels": "132", "state_size": "132", "chunk_size": "40",
-		"embodiments":      "32",
+	usual := map[string]string{"in_channels": "132", "state_size": "132", "chunk_size": "40", "embodiments": "32",
 		"action_positions": "1024", "dit_width": "1536", "dit_output": "1024"}
 	for _, from := range source.SortedKeys(sevenSizes) {
 		if to := sevenSizes[from]; raw[from] == nil {
@@ -253,9 +244,8 @@ func sevenRest(d *hf.Decoder, raw, _ map[string]json.RawMessage) {
 		d.Fail("diffusion_model_cfg", fmt.Sprintf("%d heads of %d numbers give %d, and input_embedding_dim = %d and "+
 			"hidden_size = %d", dit.Heads, dit.Head, dit.Out, width, out), "")
 	}
-	for key, n := range map[string]int{"dit_layers": dit.Layers, "dit_heads": dit.Heads,
-		"mixer_layers": mix.Layers,
-		"mixer_heads":  mix.Heads, "text_every": every} {
+	for key, n := range map[string]int{"dit_layers": dit.Layers, "dit_heads": dit.Heads, "mixer_layers": mix.Layers,
+		"mixer_heads": mix.Heads, "text_every": every} {
 		d.Set(key, fmt.Sprint(n))
 	}
 }
@@ -274,13 +264,10 @@ func writeSeven(m hf.Values, out map[string]any, put func(string, any)) {
 	out["use_alternate_vl_dit"] = m.Int("text_every") > 0
 	out["attend_text_every_n_blocks"] = max(1, m.Int("text_every"))
 	out["diffusion_model_cfg"] = map[string]any{"positional_embeddings": nil, "num_layers": m["dit_layers"],
-		"num_attention_heads": heads, "attention_head_dim": width / heads, "norm_type": "ada_norm",
-		"dropout":       0.2,
+		"num_attention_heads": heads, "attention_head_dim": width / heads, "norm_type": "ada_norm", "dropout": 0.2,
 		"final_dropout": true, "output_dim": m["dit_output"], "interleave_self_attention": true}
-	out["vl_self_attention_cfg"] = map[string]any{"positional_embeddings": nil,
-		"num_layers":          m["mixer_layers"],
-		"num_attention_heads": m["mixer_heads"],
-		"attention_head_dim":  m.Int("hidden_size") / m.Int("mixer_heads"),
-		"dropout":             0.2, "final_dropout": true}
+	out["vl_self_attention_cfg"] = map[string]any{"positional_embeddings": nil, "num_layers": m["mixer_layers"],
+		"num_attention_heads": m["mixer_heads"], "attention_head_dim": m.Int("hidden_size") / m.Int("mixer_heads"),
+		"dropout": 0.2, "final_dropout": true}
 	out["model_name"] = cosmos
 }

@@ -17,33 +17,26 @@ var _ = func() bool {
 		"model.max_num_embodiments":        {"model.overrides.embodiments"},
 		"data.use_percentiles":             {"policy.normalize"},
 		"data.use_relative_action":         {"policy.actions"},
-		"data.state_dropout_prob":          {"policy.state_dropout"}},
-		Values: map[string]map[string]string{"data.use_percentiles": {"true": "quantiles",
-			"false": "min_max"},
-			"data.use_relative_action": {"true": "relative", "false": "absolute"}},
-		Only: map[string][]string{"model.backbone_model_type": {"qwen"}, "model.reproject_vision": {"false"},
-			"model.state_history_length": {"1"}, "model.add_pos_embed": {"true"}, "model.use_vlln": {"true"},
-			"model.use_alternate_vl_dit": {"true"}, "model.use_vl_self_attention": {"true"},
-			"model.num_inference_timesteps": {"4"}, "model.noise_beta_alpha": {"1.5"},
-			"model.noise_beta_beta": {"1.0", "1"}, "model.noise_s": {"0.999"},
-			"model.num_timestep_buckets": {"1000"}, "model.backbone_embedding_dim": {"2048"},
-			"data.exclude_state": {"false"}, "data.use_mean_std": {"false"},
-			"data.apply_sincos_state_encoding": {"false"}, "data.formalize_language": {"true"}}}
+		"data.state_dropout_prob":          {"policy.state_dropout"}}, Values: map[string]map[string]string{
+		"data.use_percentiles": {"true": "quantiles", "false": "min_max"}, "data.use_relative_action": {
+			"true": "relative", "false": "absolute"}}, Only: map[string][]string{"model.backbone_model_type": {"qwen"},
+		"model.reproject_vision": {"false"}, "model.state_history_length": {"1"}, "model.add_pos_embed": {"true"},
+		"model.use_vlln": {"true"}, "model.use_alternate_vl_dit": {"true"}, "model.use_vl_self_attention": {"true"},
+		"model.num_inference_timesteps": {"4"}, "model.noise_beta_alpha": {"1.5"},
+		"model.noise_beta_beta": {"1.0", "1"}, "model.noise_s": {"0.999"}, "model.num_timestep_buckets": {"1000"},
+		"model.backbone_embedding_dim": {"2048"}, "data.exclude_state": {"false"}, "data.use_mean_std": {"false"},
+		"data.apply_sincos_state_encoding": {"false"}, "data.formalize_language": {"true"}}}
 	const dit, mix = "model.diffusion_model_cfg.", "model.vl_self_attention_cfg."
-	for key, to := range map[string]string{dit + "num_layers": "dit_layers",
-		dit + "num_attention_heads": "dit_heads",
-		mix + "num_layers":          "mixer_layers", mix + "num_attention_heads": "mixer_heads"} {
+	for key, to := range map[string]string{dit + "num_layers": "dit_layers", dit + "num_attention_heads": "dit_heads",
+		mix + "num_layers": "mixer_layers", mix + "num_attention_heads": "mixer_heads"} {
 		p.Keys[key] = []string{"model.overrides." + to}
 	}
 	for key, only := range map[string]string{dit + "norm_type": "ada_norm", dit + "attention_head_dim": "48",
-		dit + "output_dim": "1024", dit + "interleave_self_attention": "true",
-		mix + "attention_head_dim": "64"} {
+		dit + "output_dim": "1024", dit + "interleave_self_attention": "true", mix + "attention_head_dim": "64"} {
 		p.Only[key] = []string{only}
 	}
-	for _, key := range []string{"base_model_path", "model_name", "model_dtype", "tune_top_llm_layers",
-		"tune_llm",
-		"tune_visual", "tune_projector", "tune_diffusion_model", "tune_vlln", "use_flash_attention",
-		"load_bf16",
+	for _, key := range []string{"base_model_path", "model_name", "model_dtype", "tune_top_llm_layers", "tune_llm",
+		"tune_visual", "tune_projector", "tune_diffusion_model", "tune_vlln", "use_flash_attention", "load_bf16",
 		"backbone_trainable_params_fp32", "attn_dropout", "use_bf16", "state_dropout_prob"} {
 		p.Keys["model."+key] = nil
 	}
@@ -51,13 +44,11 @@ var _ = func() bool {
 		p.Keys[dit+key], p.Keys[mix+key] = nil, nil
 	}
 	for _, key := range []string{"embodiment_tag", "groot_preprocess_mode", "max_token_len",
-		"preprocess_action_horizon", "clip_outliers", "image_crop_size", "image_target_size",
-		"shortest_image_edge",
-		"crop_fraction", "random_rotation_angle", "color_jitter_params.brightness",
-		"color_jitter_params.contrast",
+		"preprocess_action_horizon", "clip_outliers", "image_crop_size", "image_target_size", "shortest_image_edge",
+		"crop_fraction", "random_rotation_angle", "color_jitter_params.brightness", "color_jitter_params.contrast",
 		"color_jitter_params.saturation", "color_jitter_params.hue", "use_albumentations_transforms",
-		"extra_augmentation_config", "shard_size", "episode_sampling_rate", "num_shards_per_epoch",
-		"allow_padding", "use_image_transform", "use_action_transform"} {
+		"extra_augmentation_config", "shard_size", "episode_sampling_rate", "num_shards_per_epoch", "allow_padding",
+		"use_image_transform", "use_action_transform"} {
 		p.Keys["data."+key] = nil
 	}
 	loong.RegisterPolicy(p)

@@ -12,28 +12,24 @@ import (
 
 // lingbotFile is how lerobot's files of LingBot-VA are read and written.
 func lingbotFile() hf.Family {
-	return hf.Family{Class: "lingbot_va", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "view_height", "view_width",
-			"text_dim", "freq_dim", "text_rows", "cross_attn_norm", "video_channels", "video_patch",
-			"video_scale", "video_frames", "video_every", "video_shift", "action_shift", "acting_shift",
-			"acting_steps", "video_loss", "action_loss", "clip_steps", "clip_guidance"},
-		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
-		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "video_patch": "[1, 2, 2]", "text_rows": "512",
-			"num_attention_heads": "24", "head_dim": "128", "num_hidden_layers": "30",
-			"intermediate_size": "14336", "rms_norm_eps": "1e-6", "video_scale": "[4, 16, 16]",
-			"acting_steps": "50"},
-		Alias: map[string]string{"patch_size": "video_patch", "attention_head_dim": "head_dim",
-			"ffn_dim": "intermediate_size", "num_layers": "num_hidden_layers", "eps": "rms_norm_eps",
-			"max_sequence_length": "text_rows", "snr_shift": "video_shift", "height": "view_height",
-			"width": "view_width", "num_inference_steps": "clip_steps", "guidance_scale": "clip_guidance",
-			"action_num_inference_steps": "acting_steps"},
-		Omit: []string{"latent_patch"},
-		Only: map[string]string{"n_obs_steps": "1", "image_hflip": "false", "video_exec_step": "-1",
-			"camera_layout": `"width_concat"`, "action_guidance_scale": "1"},
+	return hf.Family{Class: "lingbot_va", Diffusers: true, Has: []string{"latent_patch", "in_channels",
+		"chunk_size", "views", "view_height", "view_width", "text_dim", "freq_dim", "text_rows", "cross_attn_norm",
+		"video_channels", "video_patch", "video_scale", "video_frames", "video_every", "video_shift",
+		"action_shift", "acting_shift", "acting_steps", "video_loss", "action_loss", "clip_steps", "clip_guidance"},
+		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`}, Absent: map[string]string{
+			"latent_patch": "[1, 1, 1]", "video_patch": "[1, 2, 2]", "text_rows": "512", "num_attention_heads": "24",
+			"head_dim": "128", "num_hidden_layers": "30", "intermediate_size": "14336", "rms_norm_eps": "1e-6",
+			"video_scale": "[4, 16, 16]", "acting_steps": "50"}, Alias: map[string]string{"patch_size": "video_patch",
+			"attention_head_dim": "head_dim", "ffn_dim": "intermediate_size", "num_layers": "num_hidden_layers",
+			"eps": "rms_norm_eps", "max_sequence_length": "text_rows", "snr_shift": "video_shift",
+			"height": "view_height", "width": "view_width", "num_inference_steps": "clip_steps",
+			"guidance_scale": "clip_guidance", "action_num_inference_steps": "acting_steps"},
+		Omit: []string{"latent_patch"}, Only: map[string]string{"n_obs_steps": "1", "image_hflip": "false",
+			"video_exec_step": "-1", "camera_layout": `"width_concat"`, "action_guidance_scale": "1"},
 		Idle: slices.Concat([]string{"rope_max_seq_len", "attn_mode", "wan_pretrained_path",
 			"text_encoder_device", "attn_window", "save_predicted_video"}, stepless(lerobotIdle)),
-		Own:     []hf.Own{hf.Keys(denoisers.Heads{Heads: 24, Dim: 128}, denoisers.Heads.Enter)},
-		Prepare: lingSizes, Read: lingRest, Write: writeLing}
+		Own: []hf.Own{hf.Keys(denoisers.Heads{Heads: 24, Dim: 128}, denoisers.Heads.Enter)}, Prepare: lingSizes,
+		Read: lingRest, Write: writeLing}
 }
 
 // lingRest refuses what lingSizes could make nothing of.

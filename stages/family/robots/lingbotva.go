@@ -97,8 +97,7 @@ func lingForeign(f footageKeys, every int) (out []string) {
 	}{{"video_loss", f.ByVideo, 1.0}, {"action_loss", f.ByAction, 1.0}, {"acting_shift", f.Acting, f.Actions},
 		{"video_every", f.Every, every}, {"video_scale", fmt.Sprint(f.Scale), "[4 16 16]"}} {
 		if x.have != x.usual {
-			out = append(out, fmt.Sprintf("%s is %v, for which it has no key, and it takes %v", x.key, x.have,
-				x.usual))
+			out = append(out, fmt.Sprintf("%s is %v, for which it has no key, and it takes %v", x.key, x.have, x.usual))
 		}
 	}
 	return out
@@ -130,9 +129,8 @@ func (w lingBot) model() *family.Model {
 	m.Add(family.Block{Name: lingName + "embed", Weight: 0.1, Record: w.embed,
 		Gives: append([]string{"temb", "clip_temb"}, all...)})
 	for i := range w.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("%sblocks.%d", lingName, i), Takes: all, Gives: all[:3],
-			Recompute: true, Weight: 1,
-			Record: func(r *block.Rec, env map[string]*grad.Value) { w.layer(r, i, env) }})
+		m.Add(family.Block{Name: fmt.Sprintf("%sblocks.%d", lingName, i), Takes: all, Gives: all[:3], Recompute: true,
+			Weight: 1, Record: func(r *block.Rec, env map[string]*grad.Value) { w.layer(r, i, env) }})
 	}
 	m.Add(family.Block{Name: lingName + "head", Takes: []string{"x", "clip", "temb", "clip_temb"},
 		Weight: 0.1, Record: w.head})
@@ -198,9 +196,8 @@ func (w lingBot) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 		for i := range none {
 			none[i] = int32(w.d.LevelRows(r.Shape) - 1)
 		}
-		all = append(all, &lingStream{name: "past", mod: mod, at: t.ConstI32("past.at", none),
-			pos: "past.pos", rows: n, told: told,
-			cu: t.Data("past.cu", tensor.I32, family.Levels(r.Shape)+1)})
+		all = append(all, &lingStream{name: "past", mod: mod, at: t.ConstI32("past.at", none), pos: "past.pos", rows: n,
+			told: told, cu: t.Data("past.cu", tensor.I32, family.Levels(r.Shape)+1)})
 	}
 	all = append(all, &lingStream{name: "x", mod: mod, at: w.d.Level(r), place: "residual", pos: "dif.pos",
 		rows: r.Shape.Rows, cu: r.Cu(), told: w.d.TextCu(r)})

@@ -29,8 +29,7 @@ func pi0File() (f hf.Family) {
 	f.Alias = map[string]string{"max_action_dim": "in_channels", "max_state_dim": "state_size"}
 	f.Only = maps.Clone(f.Only)
 	f.Only["tokenizer_max_length"] = "48"
-	for _, key := range []string{"use_visual_memory", "use_proprioceptive_memory",
-		"rtc_training_max_delay"} {
+	for _, key := range []string{"use_visual_memory", "use_proprioceptive_memory", "rtc_training_max_delay"} {
 		delete(f.Only, key)
 	}
 	f.Absent = maps.Clone(f.Absent)
@@ -60,12 +59,10 @@ func (p *pi0) model() *family.Model {
 	}
 	m.Ports["state"] = family.Port{Width: p.o.Expert, Rows: family.Levels, Whole: true}
 	all := []string{"x", "state", "text"}
-	m.Add(family.Block{Name: piName + "embed", Takes: []string{"view"}, Gives: all, Weight: 0.05,
-		Record: p.embed})
+	m.Add(family.Block{Name: piName + "embed", Takes: []string{"view"}, Gives: all, Weight: 0.05, Record: p.embed})
 	for i := range p.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("%slayers.%d", piLanguage, i), Takes: all, Gives: all,
-			Recompute: true,
-			Weight:    1, Record: func(r *block.Rec, env map[string]*grad.Value) { p.layer(r, i, env) }})
+		m.Add(family.Block{Name: fmt.Sprintf("%slayers.%d", piLanguage, i), Takes: all, Gives: all, Recompute: true,
+			Weight: 1, Record: func(r *block.Rec, env map[string]*grad.Value) { p.layer(r, i, env) }})
 	}
 	m.Add(family.Block{Name: "model.action_out_proj", Takes: []string{"x"}, Weight: 0.05, Record: p.head})
 	return m
@@ -87,8 +84,7 @@ func (p *pi0) embed(r *block.Rec, env map[string]*grad.Value) {
 // weights.
 func (p *pi0) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, last, levels := r.T, i == p.c.Layers-1, family.Levels(r.Shape)
-	expert := piStream{name: fmt.Sprintf("%slayers.%d", piExpert, i), width: p.o.Expert,
-		inter: p.o.ExpertInter}
+	expert := piStream{name: fmt.Sprintf("%slayers.%d", piExpert, i), width: p.o.Expert, inter: p.o.ExpertInter}
 	text := &piStream{name: fmt.Sprintf("%slayers.%d", piLanguage, i), width: p.c.Hidden,
 		inter: p.c.Intermediate, x: env["text"]}
 	state, x := expert, expert

@@ -26,8 +26,7 @@ type piKeys struct {
 	Layers      int `key:"view_layers" default:"27" min:"1" max:"1024" class:"fixed" doc:"Layers of the tower."`
 }
 
-var piPart = configs.Declare("pi", configs.Rules[piKeys]{Check: func(m configs.Model, k piKeys,
-	at configs.Report) {
+var piPart = configs.Declare("pi", configs.Rules[piKeys]{Check: func(m configs.Model, k piKeys, at configs.Report) {
 	if !m.Has("expert_hidden_size") {
 		return
 	}
@@ -45,8 +44,7 @@ var piPart = configs.Declare("pi", configs.Rules[piKeys]{Check: func(m configs.M
 // Pi0.5 (arXiv:2504.16054), as lerobot and openpi have it: a vision-language model whose keys and values
 // an expert of actions attends to, layer by layer. Rows of latents are actions, and those of captions
 // what the robot sees and is told.
-var _ = family.Register(family.Family{ModelType: "pi05", Paper: "2504.16054",
-	HF:    piFamily("pi05"),
+var _ = family.Register(family.Family{ModelType: "pi05", Paper: "2504.16054", HF: piFamily("pi05"),
 	Build: func(c configs.Model) *family.Model { return newPi(c).model() }})
 
 // pi is a model of the family, or of one made of the same layers: its parts by the beginnings of their
@@ -72,15 +70,12 @@ const (
 func newPi(c configs.Model) *pi {
 	k, o := denoisers.Shared.Of(c), piPart.Of(c)
 	side := o.Side / max(1, o.Patch)
-	p := &pi{c: c, o: o, tower: piTower, language: piLanguage, expert: piExpert, plus: 1,
-		act: kernels.GELUTanh,
-		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Joint: true, TextStep: 1, Behind: true,
-			Times: 1000, FeatureWidth: o.Expert, Feature: func(t float64) []float32 {
+	p := &pi{c: c, o: o, tower: piTower, language: piLanguage, expert: piExpert, plus: 1, act: kernels.GELUTanh,
+		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Joint: true, TextStep: 1, Behind: true, Times: 1000,
+			FeatureWidth: o.Expert, Feature: func(t float64) []float32 {
 				return periods(t, o.Expert)
-			},
-			Policy: family.Policy{Chunk: policyPart.Of(c).Chunk,
-				Sight: &family.Sight{Views: policyPart.Of(c).Views, Patches: side * side,
-					Pixels: 3 * o.Patch * o.Patch}}}}
+			}, Policy: family.Policy{Chunk: policyPart.Of(c).Chunk, Sight: &family.Sight{Views: policyPart.Of(c).Views,
+				Patches: side * side, Pixels: 3 * o.Patch * o.Patch}}}}
 	p.d.Words = family.Words{Step: "pi05_prepare_state_tokenizer_processor_step", Tokenizer: paliGemma,
 		Padding: "max_length", Scaled: true}
 	return p
@@ -106,13 +101,11 @@ func (p *pi) model() *family.Model {
 	m.Add(family.Block{Name: piName + "embed", Takes: []string{"view"}, Gives: []string{"x", "text", "cond"},
 		Weight: 0.05, Record: p.embed})
 	for i := range p.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("%slayers.%d", piLanguage, i), Takes: []string{"x", "text",
-			"cond"},
-			Gives: []string{"x", "text"}, Recompute: true, Weight: 1,
+		m.Add(family.Block{Name: fmt.Sprintf("%slayers.%d", piLanguage, i),
+			Takes: []string{"x", "text", "cond"}, Gives: []string{"x", "text"}, Recompute: true, Weight: 1,
 			Record: func(r *block.Rec, env map[string]*grad.Value) { p.layer(r, i, env) }})
 	}
-	m.Add(family.Block{Name: "model.action_out_proj", Takes: []string{"x", "cond"}, Weight: 0.05,
-		Record: p.head})
+	m.Add(family.Block{Name: "model.action_out_proj", Takes: []string{"x", "cond"}, Weight: 0.05, Record: p.head})
 	return m
 }
 
@@ -127,8 +120,7 @@ func (p *pi) seeing() *family.Model {
 	m.Ports["text"] = family.Port{Width: p.c.Hidden, Rows: family.Captions, Whole: true}
 	tower := float64(12 * p.o.Hidden * p.o.Hidden)
 	whole := float64(4*p.c.Hidden*p.c.Hidden + 3*p.c.Hidden*p.c.Intermediate)
-	m.Add(family.Block{Name: p.tower + "embeddings", Gives: []string{"view"}, Weight: 0.05,
-		Record: p.patches})
+	m.Add(family.Block{Name: p.tower + "embeddings", Gives: []string{"view"}, Weight: 0.05, Record: p.patches})
 	for i := range p.o.Layers {
 		m.Add(family.Block{Name: fmt.Sprintf("%sencoder.layers.%d", p.tower, i), Takes: []string{"view"},
 			Gives: []string{"view"}, Recompute: true, Weight: tower / whole,
@@ -141,8 +133,7 @@ func (p *pi) seeing() *family.Model {
 func (p *pi) patches(r *block.Rec, env map[string]*grad.Value) {
 	t, v, n := r.T, p.d.Sight, p.o.Hidden
 	x := t.Cast(t.Data("dif.view", tensor.F32, v.Rows(r.Shape), v.Pixels))
-	x = r.Linear(p.tower+"embeddings.patch_embedding", x, n, v.Pixels, block.LinearOpts{Bias: true,
-		Rep: true})
+	x = r.Linear(p.tower+"embeddings.patch_embedding", x, n, v.Pixels, block.LinearOpts{Bias: true, Rep: true})
 	at := make([]int32, v.Rows(r.Shape))
 	for i := range at {
 		at[i] = int32(i % v.Patches)
@@ -161,18 +152,15 @@ func (p *pi) see(r *block.Rec, i int, env map[string]*grad.Value) {
 	cu := t.ConstI32("pi.views", borders)
 	h := r.LayerNorm(name+".layer_norm1", x, n, 1e-6)
 	proj := func(part string) *grad.Value {
-		return t.Heads(r.Linear(name+".self_attn."+part, h, n, n, block.LinearOpts{Bias: true, Unit: head}),
-			head)
+		return t.Heads(r.Linear(name+".self_attn."+part, h, n, n, block.LinearOpts{Bias: true, Unit: head}), head)
 	}
 	o := t.Attention(proj("q_proj"), proj("k_proj"), proj("v_proj"), cu, cu,
 		grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(head))})
-	o = r.Linear(name+".self_attn.out_proj", t.Flat(o), n, n, block.LinearOpts{Bias: true, Row: true,
-		Unit: head})
+	o = r.Linear(name+".self_attn.out_proj", t.Flat(o), n, n, block.LinearOpts{Bias: true, Row: true, Unit: head})
 	x = t.Add(x, t.Place("", o))
 	h = r.Linear(name+".mlp.fc1", r.LayerNorm(name+".layer_norm2", x, n, 1e-6), p.o.Inter, n,
 		block.LinearOpts{Bias: true})
-	h = r.Linear(name+".mlp.fc2", t.Act(h, kernels.GELUTanh), n, p.o.Inter,
-		block.LinearOpts{Bias: true, Row: true})
+	h = r.Linear(name+".mlp.fc2", t.Act(h, kernels.GELUTanh), n, p.o.Inter, block.LinearOpts{Bias: true, Row: true})
 	env["view"] = t.Add(x, t.Place("", h))
 }
 
@@ -194,8 +182,7 @@ func (p *pi) prompt(r *block.Rec, view *grad.Value) *grad.Value {
 	h := r.LayerNorm(p.tower+"post_layernorm", view, p.o.Hidden, 1e-6)
 	h = r.Linear(projector, h, n, p.o.Hidden, whole)
 	words := t.Param(p.language+"embed_tokens.weight", []int{p.c.Vocab, n}, -1, 1, true)
-	e := t.Scale(t.Take(words, t.Data("dif.ids", tensor.I32, family.Captions(r.Shape))),
-		math.Sqrt(float64(n)))
+	e := t.Scale(t.Take(words, t.Data("dif.ids", tensor.I32, family.Captions(r.Shape))), math.Sqrt(float64(n)))
 	defer t.Still()()
 	t.Param(piName+"paligemma.lm_head.weight", []int{p.c.Vocab, n}, -1, 1, true)
 	t.Param(piName+"gemma_expert.lm_head.weight", []int{p.c.Vocab, p.o.Expert}, -1, 1, true)
@@ -238,11 +225,9 @@ func (p *pi) add(r *block.Rec, s *piStream, y *grad.Value) *grad.Value {
 // layer is layer i of both streams: words and views see each other, and actions see them and each other.
 func (p *pi) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, last := r.T, i == p.c.Layers-1
-	both := []*piStream{{name: fmt.Sprintf("%slayers.%d", p.language, i), width: p.c.Hidden,
-		inter: p.c.Intermediate,
-		x:     env["text"]}, {name: fmt.Sprintf("%slayers.%d", p.expert, i), width: p.o.Expert,
-		inter: p.o.ExpertInter,
-		x:     env["x"]}}
+	both := []*piStream{{name: fmt.Sprintf("%slayers.%d", p.language, i),
+		width: p.c.Hidden, inter: p.c.Intermediate, x: env["text"]},
+		{name: fmt.Sprintf("%slayers.%d", p.expert, i), width: p.o.Expert, inter: p.o.ExpertInter, x: env["x"]}}
 	conds := []*grad.Value{nil, env["cond"]}
 	var qs, ks, vs [2]*grad.Value
 	for j, s := range both {
@@ -274,8 +259,7 @@ func (p *pi) fed(r *block.Rec, s *piStream, cond *grad.Value) {
 	t, h := r.T, p.norm(r, s, s.name+".post_attention_layernorm", cond)
 	gate := t.Act(r.Linear(s.name+".mlp.gate_proj", h, s.inter, s.width, block.LinearOpts{}), p.act)
 	up := r.Linear(s.name+".mlp.up_proj", h, s.inter, s.width, block.LinearOpts{})
-	s.x = p.add(r, s, r.Linear(s.name+".mlp.down_proj", t.Mul(gate, up), s.width, s.inter,
-		block.LinearOpts{Row: true}))
+	s.x = p.add(r, s, r.Linear(s.name+".mlp.down_proj", t.Mul(gate, up), s.width, s.inter, block.LinearOpts{Row: true}))
 }
 
 // heads are the queries, keys and values of a stream, turned by their places.
@@ -290,8 +274,7 @@ func (p *pi) heads(r *block.Rec, s *piStream, h *grad.Value, text bool) (q, k, v
 // headsAt is heads of so many rows whose places are called data.
 func (p *pi) headsAt(r *block.Rec, s *piStream, h *grad.Value, data string, rows int) (q, k, v *grad.Value) {
 	q = p.headAt(r, s, h, "q_proj", p.c.Heads, data, rows)
-	return q, p.headAt(r, s, h, "k_proj", p.c.KVHeads, data, rows), p.headAt(r, s, h, "v_proj", p.c.KVHeads,
-		"", rows)
+	return q, p.headAt(r, s, h, "k_proj", p.c.KVHeads, data, rows), p.headAt(r, s, h, "v_proj", p.c.KVHeads, "", rows)
 }
 
 // headAt is one projection of so many rows to heads, turned by the places called data, "" for none.
@@ -314,8 +297,7 @@ func (p *pi) unread(r *block.Rec, s *piStream) {
 	for _, w := range []struct {
 		name    string
 		out, in int
-	}{{".self_attn.o_proj", n, p.c.Heads * p.c.HeadDim}, {".mlp.gate_proj", s.inter, n}, {".mlp.up_proj",
-		s.inter, n},
+	}{{".self_attn.o_proj", n, p.c.Heads * p.c.HeadDim}, {".mlp.gate_proj", s.inter, n}, {".mlp.up_proj", s.inter, n},
 		{".mlp.down_proj", n, s.inter}} {
 		r.T.Param(s.name+w.name+".weight", []int{w.out, w.in}, -1, 1, true)
 	}
@@ -327,9 +309,8 @@ func (p *pi) unread(r *block.Rec, s *piStream) {
 func (p *pi) head(r *block.Rec, env map[string]*grad.Value) {
 	s := &piStream{width: p.o.Expert, x: env["x"]}
 	h := p.norm(r, s, p.expert+"norm", env["cond"])
-	p.d.Predicted(r, env, r.Linear("model.action_out_proj", h, p.d.Width(), p.o.Expert,
-		block.LinearOpts{Bias: true,
-			Rep: true}))
+	p.d.Predicted(r, env,
+		r.Linear("model.action_out_proj", h, p.d.Width(), p.o.Expert, block.LinearOpts{Bias: true, Rep: true}))
 }
 
 // source says where parameters lie in lerobot's files.

@@ -10,28 +10,20 @@ import (
 // piOnly are keys of lerobot's files of Pi0.5 that have one value here, and are written.
 var piOnly = map[string]string{"n_obs_steps": "1", "use_visual_memory": "false",
 	"use_proprioceptive_memory": "false", "time_sampling_beta_alpha": "1.5", "time_sampling_beta_beta": "1",
-	"time_sampling_scale": "0.999", "time_sampling_offset": "0.001", "min_period": "0.004",
-	"max_period":           "4",
+	"time_sampling_scale": "0.999", "time_sampling_offset": "0.001", "min_period": "0.004", "max_period": "4",
 	"use_relative_actions": "false", "rtc_training_max_delay": "0", "tokenizer_max_length": "200"}
 
 // piFamily is how lerobot's files of Pi0 and Pi0.5 are read and written.
 func piFamily(class string) hf.Family {
-	return hf.Family{Class: class, Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "expert_hidden_size", "expert_intermediate_size",
-			"chunk_size",
-			"views", "view_size", "view_patch", "view_hidden_size", "view_intermediate_size", "view_heads",
-			"view_layers"},
-		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
-		Absent: map[string]string{"hidden_size": "2048", "num_hidden_layers": "18",
-			"num_attention_heads": "8",
-			"num_key_value_heads": "1", "head_dim": "256", "intermediate_size": "16384",
-			"vocab_size":   "257152",
-			"rms_norm_eps": "1e-6", "in_channels": "32", "latent_patch": "[1, 1, 1]"},
-		Alias: map[string]string{"max_action_dim": "in_channels"},
-		Omit:  []string{"latent_patch"},
-		Only:  piOnly, Idle: append([]string{"paligemma_variant", "action_expert_variant",
-			"image_resolution"}, lerobotIdle...),
-		Prepare: piVariants, Write: writePi}
+	return hf.Family{Class: class, Diffusers: true, Has: []string{"latent_patch", "in_channels",
+		"expert_hidden_size", "expert_intermediate_size", "chunk_size", "views", "view_size", "view_patch",
+		"view_hidden_size", "view_intermediate_size", "view_heads", "view_layers"}, Fixed: map[string]string{
+		"hidden_act": `"gelu_pytorch_tanh"`}, Absent: map[string]string{"hidden_size": "2048",
+		"num_hidden_layers": "18", "num_attention_heads": "8", "num_key_value_heads": "1", "head_dim": "256",
+		"intermediate_size": "16384", "vocab_size": "257152", "rms_norm_eps": "1e-6", "in_channels": "32",
+		"latent_patch": "[1, 1, 1]"}, Alias: map[string]string{"max_action_dim": "in_channels"},
+		Omit: []string{"latent_patch"}, Only: piOnly, Idle: append([]string{"paligemma_variant",
+			"action_expert_variant", "image_resolution"}, lerobotIdle...), Prepare: piVariants, Write: writePi}
 }
 
 // gemma is a variant of Gemma by which lerobot's files name the sizes of a language model or of an expert. All
@@ -76,8 +68,7 @@ func writePi(m hf.Values, out map[string]any) {
 	delete(out, "_class_name")
 	delete(out, "_diffusers_version")
 	out["type"] = m.Text("model_type")
-	sizes := []string{"hidden_size", "num_hidden_layers", "num_key_value_heads", "head_dim",
-		"intermediate_size",
+	sizes := []string{"hidden_size", "num_hidden_layers", "num_key_value_heads", "head_dim", "intermediate_size",
 		"vocab_size", "rms_norm_eps"}
 	for _, key := range sizes {
 		out[key] = m[key]
@@ -91,17 +82,15 @@ func writePi(m hf.Values, out map[string]any) {
 			named["action_expert_variant"] = g.name
 		}
 	}
-	for key, n := range map[string]int{"num_hidden_layers": 18, "num_attention_heads": 8,
-		"num_key_value_heads": 1,
-		"head_dim":            256, "vocab_size": 257152, "view_patch": 14, "view_hidden_size": 1152,
+	for key, n := range map[string]int{"num_hidden_layers": 18, "num_attention_heads": 8, "num_key_value_heads": 1,
+		"head_dim": 256, "vocab_size": 257152, "view_patch": 14, "view_hidden_size": 1152,
 		"view_intermediate_size": 4304, "view_heads": 16, "view_layers": 27} {
 		if m.Int(key) != n || len(named) < 2 || m["rms_norm_eps"] != 1e-6 {
 			return
 		}
 		sizes = append(sizes, key)
 	}
-	for _, key := range append(sizes, "expert_hidden_size", "expert_intermediate_size", "view_size",
-		"views") {
+	for _, key := range append(sizes, "expert_hidden_size", "expert_intermediate_size", "view_size", "views") {
 		delete(out, key)
 	}
 	side := m.Int("view_size")

@@ -44,8 +44,7 @@ type feature struct {
 // cameras see how much. What cannot be derived is left out, and then missed by the check of the model.
 func viewed(raw hf.Raw) {
 	var in, out map[string]feature
-	if json.Unmarshal(raw["input_features"], &in) != nil || json.Unmarshal(raw["output_features"],
-		&out) != nil {
+	if json.Unmarshal(raw["input_features"], &in) != nil || json.Unmarshal(raw["output_features"], &out) != nil {
 		return
 	}
 	set := func(key string, n int) {
@@ -81,10 +80,8 @@ func viewed(raw hf.Raw) {
 func whole(c configs.Model) *family.Denoiser {
 	k, o := denoisers.Shared.Of(c), policyPart.Of(c)
 	return &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Canvas: true,
-		Policy: family.Policy{Chunk: o.Chunk, Masked: true,
-			Sight: &family.Sight{Views: o.Views, Patches: o.Height * o.Width, Pixels: 3, Size: [2]int{o.Height,
-				o.Width},
-				State: o.State}}}
+		Policy: family.Policy{Chunk: o.Chunk, Masked: true, Sight: &family.Sight{Views: o.Views,
+			Patches: o.Height * o.Width, Pixels: 3, Size: [2]int{o.Height, o.Width}, State: o.State}}}
 }
 
 // lerobotIdle are keys of lerobot's files that say nothing about the arithmetic of training.
@@ -92,8 +89,7 @@ var lerobotIdle = []string{"input_features", "output_features", "normalization_m
 	"push_to_hub", "repo_id", "private", "tags", "license", "use_peft", "pretrained_path", "n_action_steps",
 	"pretrained_backbone_weights", "temporal_ensemble_coeff", "optimizer_lr", "optimizer_weight_decay",
 	"optimizer_lr_backbone", "optimizer_betas", "optimizer_eps", "scheduler_name", "scheduler_warmup_steps",
-	"drop_n_last_frames", "gradient_checkpointing", "compile_model", "compile_mode", "pretrained_revision",
-	"dtype", "max_state_dim", "memory_frames", "memory_stride", "memory_temporal_attention_every",
-	"num_inference_steps", "relative_exclude_joints", "action_feature_names", "rtc_config", "empty_cameras",
-	"freeze_vision_encoder", "train_expert_only", "optimizer_grad_clip_norm", "scheduler_decay_steps",
-	"scheduler_decay_lr"}
+	"drop_n_last_frames", "gradient_checkpointing", "compile_model", "compile_mode", "pretrained_revision", "dtype",
+	"max_state_dim", "memory_frames", "memory_stride", "memory_temporal_attention_every", "num_inference_steps",
+	"relative_exclude_joints", "action_feature_names", "rtc_config", "empty_cameras", "freeze_vision_encoder",
+	"train_expert_only", "optimizer_grad_clip_norm", "scheduler_decay_steps", "scheduler_decay_lr"}

@@ -25,8 +25,7 @@ type smolKeys struct {
 var smolPart = configs.Declare("smolvla", configs.Rules[smolKeys]{Check: func(m configs.Model, k smolKeys,
 	at configs.Report) {
 	if o := piPart.Of(m); m.ModelType == "smolvla" && (k.Fold < 1 || o.Side/max(1, o.Patch)%k.Fold != 0) {
-		at("view_fold", fmt.Sprintf("%d, and a view has %d patches on each side", k.Fold, o.Side/max(1,
-			o.Patch)),
+		at("view_fold", fmt.Sprintf("%d, and a view has %d patches on each side", k.Fold, o.Side/max(1, o.Patch)),
 			"take a divisor")
 	}
 }})
@@ -42,38 +41,29 @@ var _ = family.Register(family.Family{ModelType: "smolvla", Paper: "2506.01844",
 const smolHub = "HuggingFaceTB/SmolVLM2-500M-Video-Instruct"
 
 // smolSizes are the sizes that lerobot's files name by the model of the hub.
-var smolSizes = map[string]map[string]int{smolHub: {"hidden_size": 960,
-	"num_attention_heads": 15, "num_key_value_heads": 5, "head_dim": 64, "intermediate_size": 2560,
-	"vocab_size": 49280, "view_size": 512, "view_patch": 16, "view_hidden_size": 768,
-	"view_intermediate_size": 3072,
-	"view_heads":             12, "view_layers": 12, "view_fold": 4}}
+var smolSizes = map[string]map[string]int{smolHub: {"hidden_size": 960, "num_attention_heads": 15,
+	"num_key_value_heads": 5, "head_dim": 64, "intermediate_size": 2560, "vocab_size": 49280, "view_size": 512,
+	"view_patch": 16, "view_hidden_size": 768, "view_intermediate_size": 3072, "view_heads": 12, "view_layers": 12,
+	"view_fold": 4}}
 
 // smolFile is how lerobot's files are read and written.
 func smolFile() hf.Family {
 	only := map[string]string{"attention_mode": `"cross_attn"`, "num_expert_layers": "-1",
-		"add_image_special_tokens": "false", "adapt_to_pi_aloha": "false",
-		"use_delta_joint_actions_aloha": "false"}
+		"add_image_special_tokens": "false", "adapt_to_pi_aloha": "false", "use_delta_joint_actions_aloha": "false"}
 	for _, key := range []string{"n_obs_steps", "min_period", "max_period"} {
 		only[key] = piOnly[key]
 	}
 	only["tokenizer_max_length"] = "48"
-	return hf.Family{Class: "smolvla", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "state_size", "expert_hidden_size",
-			"expert_intermediate_size",
-			"chunk_size", "views", "view_size", "view_patch", "view_hidden_size", "view_intermediate_size",
-			"view_heads",
-			"view_layers", "view_fold", "self_attention_every"},
-		Fixed: map[string]string{"hidden_act": `"silu"`},
-		Absent: map[string]string{"num_hidden_layers": "16", "rms_norm_eps": "1e-5", "in_channels": "32",
-			"state_size": "32", "latent_patch": "[1, 1, 1]"},
+	return hf.Family{Class: "smolvla", Diffusers: true, Has: []string{"latent_patch", "in_channels", "state_size",
+		"expert_hidden_size", "expert_intermediate_size", "chunk_size", "views", "view_size", "view_patch",
+		"view_hidden_size", "view_intermediate_size", "view_heads", "view_layers", "view_fold", "self_attention_every"},
+		Fixed: map[string]string{"hidden_act": `"silu"`}, Absent: map[string]string{"num_hidden_layers": "16",
+			"rms_norm_eps": "1e-5", "in_channels": "32", "state_size": "32", "latent_patch": "[1, 1, 1]"},
 		Alias: map[string]string{"max_action_dim": "in_channels", "max_state_dim": "state_size",
 			"num_vlm_layers": "num_hidden_layers", "self_attn_every_n_layers": "self_attention_every"},
-		Omit: []string{"latent_patch"}, Only: only,
-		Idle: append([]string{"vlm_model_name", "load_vlm_weights", "resize_imgs_with_padding",
-			"expert_width_multiplier",
-			"num_steps", "use_cache", "train_state_proj", "prefix_length", "pad_language_to"},
-			lerobotIdle...),
-		Prepare: smolVariant, Write: writeSmol}
+		Omit: []string{"latent_patch"}, Only: only, Idle: append([]string{"vlm_model_name", "load_vlm_weights",
+			"resize_imgs_with_padding", "expert_width_multiplier", "num_steps", "use_cache", "train_state_proj",
+			"prefix_length", "pad_language_to"}, lerobotIdle...), Prepare: smolVariant, Write: writeSmol}
 }
 
 // smolExpert are the sizes of an expert of a share of a language model's width, as lerobot derives them.
@@ -136,8 +126,7 @@ func writeSmol(m hf.Values, out map[string]any) {
 		for key := range maps.Keys(have) {
 			delete(out, key)
 		}
-		for _, key := range []string{"expert_hidden_size", "expert_intermediate_size", "views",
-			"rms_norm_eps"} {
+		for _, key := range []string{"expert_hidden_size", "expert_intermediate_size", "views", "rms_norm_eps"} {
 			delete(out, key)
 		}
 		side := m.Int("view_size")
@@ -176,12 +165,10 @@ func (p *smol) model() *family.Model {
 	m.Initial = func(string) family.Start { return family.Start{} }
 	m.Ports["state"] = family.Port{Width: p.c.Hidden, Rows: family.Levels, Whole: true}
 	all := []string{"x", "state", "text"}
-	m.Add(family.Block{Name: smolName + "embed", Takes: []string{"view"}, Gives: all, Weight: 0.05,
-		Record: p.embed})
+	m.Add(family.Block{Name: smolName + "embed", Takes: []string{"view"}, Gives: all, Weight: 0.05, Record: p.embed})
 	for i := range p.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("%slayers.%d", p.language, i), Takes: all, Gives: all,
-			Recompute: true,
-			Weight:    1, Record: func(r *block.Rec, env map[string]*grad.Value) { p.layer(r, i, env) }})
+		m.Add(family.Block{Name: fmt.Sprintf("%slayers.%d", p.language, i), Takes: all, Gives: all, Recompute: true,
+			Weight: 1, Record: func(r *block.Rec, env map[string]*grad.Value) { p.layer(r, i, env) }})
 	}
 	m.Add(family.Block{Name: "model.action_out_proj", Takes: []string{"x"}, Weight: 0.05, Record: p.head})
 	return m
@@ -228,9 +215,8 @@ func (p *smol) prompt(r *block.Rec, view *grad.Value) *grad.Value {
 // layer is layer i of the language model's rows, which are what is seen and told and states, and of actions.
 func (p *smol) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, last, levels := r.T, i == p.c.Layers-1, family.Levels(r.Shape)
-	text := piStream{name: fmt.Sprintf("%slayers.%d", p.language, i), width: p.c.Hidden,
-		inter: p.c.Intermediate,
-		x:     env["text"]}
+	text := piStream{name: fmt.Sprintf("%slayers.%d", p.language, i), width: p.c.Hidden, inter: p.c.Intermediate,
+		x: env["text"]}
 	state := text
 	state.x = env["state"]
 	x := piStream{name: fmt.Sprintf("%slayers.%d", p.expert, i), width: p.o.Expert, inter: p.o.ExpertInter,
@@ -240,9 +226,8 @@ func (p *smol) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 		if !last || s.shared { // nothing asks for the language model's last layer
 			q = p.headAt(r, s, h, "q_proj", p.c.Heads, data, rows)
 		}
-		return q, p.headAt(r, s, h, "k_proj", p.c.KVHeads, data, rows), p.headAt(r, s, h, "v_proj",
-			p.c.KVHeads, "",
-			rows)
+		return q, p.headAt(r, s, h, "k_proj", p.c.KVHeads, data, rows),
+			p.headAt(r, s, h, "v_proj", p.c.KVHeads, "", rows)
 	}
 	qt, kt, vt := heads(&text, "dif.text.pos", family.Captions(r.Shape))
 	qs, ks, vs := heads(&state, "dif.state.pos", levels)
@@ -251,8 +236,7 @@ func (p *smol) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	if last {
 		p.unread(r, &text)
 		end := t.Still()
-		t.Param(text.name+".self_attn.q_proj.weight", []int{p.c.Heads * p.c.HeadDim, p.c.Hidden}, -1, 1,
-			true)
+		t.Param(text.name+".self_attn.q_proj.weight", []int{p.c.Heads * p.c.HeadDim, p.c.Hidden}, -1, 1, true)
 		end()
 	} else {
 		p.attend(r, &text, qt, kt, vt, p.d.TextCu(r), p.d.TextCu(r), false)

@@ -39,16 +39,14 @@ type florenceKeys struct {
 // check reports a tower that cannot be.
 func (k florenceKeys) check(at configs.Report) {
 	n := len(k.Widths)
-	for key, v := range map[string][]int{"tower_depths": k.Depths, "tower_heads": k.Heads,
-		"tower_groups":  k.Groups,
+	for key, v := range map[string][]int{"tower_depths": k.Depths, "tower_heads": k.Heads, "tower_groups": k.Groups,
 		"tower_kernels": k.Kernels, "tower_strides": k.Strides, "tower_paddings": k.Paddings} {
 		least := 1
 		if key == "tower_paddings" {
 			least = 0
 		}
 		if len(v) != n || n == 0 || slices.Min(v) < least {
-			at(key, fmt.Sprintf("%v, want %d numbers from %d up, one a stage of tower_widths", v, n, least),
-				"")
+			at(key, fmt.Sprintf("%v, want %d numbers from %d up, one a stage of tower_widths", v, n, least), "")
 			return
 		}
 	}
@@ -59,8 +57,7 @@ func (k florenceKeys) check(at configs.Report) {
 		}
 	}
 	if k.Hidden%k.TextHeads != 0 || k.Hidden%2 != 0 {
-		at("text_hidden_size", fmt.Sprintf("%d is no multiple of 2 and of %d heads", k.Hidden, k.TextHeads),
-			"")
+		at("text_hidden_size", fmt.Sprintf("%d is no multiple of 2 and of %d heads", k.Hidden, k.TextHeads), "")
 	}
 }
 
@@ -83,8 +80,7 @@ type actionForm struct {
 }
 
 // actionForms are those of lerobot. Arms of ee6d weigh places 500 and rotations 10.
-var actionForms = map[string]actionForm{
-	"ee6d":        {20, []int{9, 19}, true, func(n int) float64 { return ee6d(n, 0.5) }},
+var actionForms = map[string]actionForm{"ee6d": {20, []int{9, 19}, true, func(n int) float64 { return ee6d(n, 0.5) }},
 	"agibot_ee6d": {20, []int{9, 19}, false, func(n int) float64 { return ee6d(n, 5) }},
 	"joint": {14, []int{6, 13}, true, func(n int) float64 {
 		if n%7 == 6 {
@@ -133,8 +129,7 @@ var xvlaPart = configs.Declare("xvla", configs.Rules[xvlaKeys]{Check: func(m con
 	case x.told() > f.Positions:
 		at("text_positions", fmt.Sprintf("%d, and words and a view are %d rows", f.Positions, x.told()), "")
 	case x.rows() > k.Rows:
-		at("policy_positions", fmt.Sprintf("%d, and actions, words and views are %d rows", k.Rows, x.rows()),
-			"")
+		at("policy_positions", fmt.Sprintf("%d, and actions, words and views are %d rows", k.Rows, x.rows()), "")
 	}
 }})
 
@@ -175,18 +170,15 @@ func xvlaOf(c configs.Model, k xvlaKeys) *xvla {
 		FeatureWidth: x.k.Time, Times: 1000, Feature: func(t float64) []float32 { return slowWaves(t, x.k.Time) },
 		Policy: family.Policy{Chunk: x.p.Chunk, Robots: x.p.Robots, Restart: true,
 			Sight: &family.Sight{Views: x.p.Views, Patches: x.f.Side * x.f.Side, Pixels: 3, State: x.p.State,
-				Corner:  true,
-				Colours: true}, Prompt: func(task string) string { return task }, PromptMost: x.k.Words,
+				Corner: true, Colours: true}, Prompt: func(task string) string { return task }, PromptMost: x.k.Words,
 			Words: family.Words{Tokenizer: "facebook/bart-large", Padding: "max_length", Rows: x.k.Words,
-				Pad:    bartPad,
-				Behind: []string{"xvla_image_to_float", "xvla_imagenet_normalize", "xvla_add_domain_id"},
-				Robot:  family.RobotStep{Step: "xvla_add_domain_id", Key: "domain_id"}}}}
+				Pad: bartPad, Behind: []string{"xvla_image_to_float", "xvla_imagenet_normalize", "xvla_add_domain_id"},
+				Robot: family.RobotStep{Step: "xvla_add_domain_id", Key: "domain_id"}}}}
 	if form := actionForms[x.k.Form]; form.logistic {
 		x.d.Squash = form.grippers
 	}
 	x.d.Learns = func(p *family.Process) {
-		p.Loss, p.Times, p.Levels = kernels.SquaredLoss, noise.Times{Kind: "uniform"}, noise.Flow{Shift: 1,
-			Times: 1000}
+		p.Loss, p.Times, p.Levels = kernels.SquaredLoss, noise.Times{Kind: "uniform"}, noise.Flow{Shift: 1, Times: 1000}
 		p.Target, _ = noise.Lookup("sample") // it is one of the package's own
 	}
 	x.robots = &ofRobots{d: x.d, weight: ".fc.weight", bias: ".bias.weight", flat: true}
@@ -226,34 +218,27 @@ func (x *xvla) model() *family.Model {
 	m.Ports["x"] = family.Port{Width: x.c.Hidden, Rows: many(x.all()), Whole: true}
 	x.v.add(m)
 	last := fmt.Sprintf("view.%d", len(x.f.Widths)-1)
-	m.Add(family.Block{Name: xvlaVLM + "image_proj", Takes: []string{last}, Gives: []string{"seen"},
-		Weight: 0.1,
+	m.Add(family.Block{Name: xvlaVLM + "image_proj", Takes: []string{last}, Gives: []string{"seen"}, Weight: 0.1,
 		Record: func(r *block.Rec, env map[string]*grad.Value) { env["seen"] = x.view(r, env[last]) }})
-	m.Add(family.Block{Name: xvlaText + "embed", Takes: []string{"seen"}, Gives: []string{"told"},
-		Weight: 0.1,
+	m.Add(family.Block{Name: xvlaText + "embed", Takes: []string{"seen"}, Gives: []string{"told"}, Weight: 0.1,
 		Record: func(r *block.Rec, env map[string]*grad.Value) { env["told"] = x.words(r, env["seen"]) }})
 	for i := range x.f.Layers {
 		name := fmt.Sprintf("%slayers.%d", xvlaText, i)
-		m.Add(family.Block{Name: name, Takes: []string{"told"}, Gives: []string{"told"}, Recompute: true,
-			Weight: 1,
+		m.Add(family.Block{Name: name, Takes: []string{"told"}, Gives: []string{"told"}, Recompute: true, Weight: 1,
 			Record: func(r *block.Rec, env map[string]*grad.Value) {
-				env["told"] = x.reads(r, name,
-					env["told"])
+				env["told"] = x.reads(r, name, env["told"])
 			}})
 	}
 	reads := []string{"told", "seen"}
 	if x.p.Views == 1 {
 		reads = reads[:1]
 	}
-	m.Add(family.Block{Name: xvlaName + "embed", Takes: reads, Gives: []string{"x"}, Weight: 0.1,
-		Record: x.embed})
+	m.Add(family.Block{Name: xvlaName + "embed", Takes: reads, Gives: []string{"x"}, Weight: 0.1, Record: x.embed})
 	for i := range x.c.Layers {
 		name := fmt.Sprintf("%sblocks.%d", xvlaName, i)
-		m.Add(family.Block{Name: name, Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true,
-			Weight: 1,
+		m.Add(family.Block{Name: name, Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true, Weight: 1,
 			Record: func(r *block.Rec, env map[string]*grad.Value) {
-				env["x"] = x.layer(r, name,
-					env["x"])
+				env["x"] = x.layer(r, name, env["x"])
 			}})
 	}
 	m.Add(family.Block{Name: xvlaName + "norm", Takes: []string{"x"}, Weight: 0.1, Record: x.head})
@@ -384,8 +369,7 @@ func (x *xvla) embed(r *block.Rec, env map[string]*grad.Value) {
 	level := t.ConstI32(fmt.Sprintf("xvla.level.%d", x.p.Chunk), levelsOf(levels, x.p.Chunk))
 	time := t.Cast(t.Data("dif.feature", tensor.F32, levels, x.k.Time))
 	a := t.Concat(1, actions, t.Take(state, level), t.Take(time, level))
-	parts := []*grad.Value{x.robots.linear(r, xvlaName+"action_encoder", a, x.p.Chunk, n,
-		w+x.p.State+x.k.Time)}
+	parts := []*grad.Value{x.robots.linear(r, xvlaName+"action_encoder", a, x.p.Chunk, n, w+x.p.State+x.k.Time)}
 	parts = append(parts, r.Linear(xvlaName+"vlm_proj", env["told"], n, x.f.Hidden, whole))
 	rows := []part32{{n: x.p.Chunk}, {n: x.told()}}
 	if x.p.Views > 1 {
@@ -422,8 +406,7 @@ func (x *xvla) attend(r *block.Rec, name, out string, h, cu *grad.Value, n, head
 	}
 	o := t.Attention(proj(".q_proj"), proj(".k_proj"), proj(".v_proj"), cu, cu,
 		grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(head))})
-	return t.Place("", r.Linear(name+out, t.Flat(o), n, n, block.LinearOpts{Bias: true, Row: true,
-		Unit: head}))
+	return t.Place("", r.Linear(name+out, t.Flat(o), n, n, block.LinearOpts{Bias: true, Row: true, Unit: head}))
 }
 
 // fed is what an MLP of two layers gives of h.
@@ -436,8 +419,7 @@ func (x *xvla) fed(r *block.Rec, name string, h *grad.Value, n, inter, act int) 
 func (x *xvla) layer(r *block.Rec, name string, v *grad.Value) *grad.Value {
 	t, n := r.T, x.c.Hidden
 	cu := borders(r, "xvla.all.cu", x.all())
-	v = t.Add(v, x.attend(r, name+".attn", ".proj", r.LayerNorm(name+".norm1", v, n, actEps), cu, n,
-		x.c.Heads))
+	v = t.Add(v, x.attend(r, name+".attn", ".proj", r.LayerNorm(name+".norm1", v, n, actEps), cu, n, x.c.Heads))
 	return t.Add(v, x.fed(r, name+".mlp.", r.LayerNorm(name+".norm2", v, n, actEps), n, x.c.Intermediate,
 		kernels.GELUTanh))
 }

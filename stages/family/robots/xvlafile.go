@@ -63,8 +63,7 @@ var featureSources = []string{"spatial_avg_pool", "temporal_avg_pool"}
 func (florenceFile) usual() (f florenceFile) {
 	f.Projection, f.Vocab = 1024, 51289
 	v, t := &f.Vision, &f.Text
-	v.Type, v.Kernels, v.Strides, v.Paddings = "davit", []int{7, 3, 3, 3}, []int{4, 2, 2, 2}, []int{3, 1, 1,
-		1}
+	v.Type, v.Kernels, v.Strides, v.Paddings = "davit", []int{7, 3, 3, 3}, []int{4, 2, 2, 2}, []int{3, 1, 1, 1}
 	v.Widths, v.Heads, v.Groups = []int{256, 512, 1024, 2048}, []int{8, 16, 32, 64}, []int{8, 16, 32, 64}
 	v.Depths, v.Window, v.Projection, v.Source = []int{1, 1, 9, 1}, 12, 1024, featureSources
 	v.Times.Type, v.Times.Most, v.Places.Type, v.Places.Most = "COSINE", 100, "learned_abs_2d", 50
@@ -78,9 +77,8 @@ func (f florenceFile) fits() bool {
 	v, t := f.Vision, f.Text
 	first := len(v.Prenorm) == len(v.Widths) && !slices.Contains(v.Prenorm[min(1, len(v.Prenorm)):], false)
 	return first && len(v.Prenorm) > 0 && !v.Prenorm[0] && v.Type == "davit" && slices.Equal(v.Source,
-		featureSources) &&
-		v.Times.Type == "COSINE" && v.Places.Type == "learned_abs_2d" && t.Act == "gelu" && !t.Scaled &&
-		t.Pad == bartPad && f.Projection == t.Hidden && v.Projection == t.Hidden
+		featureSources) && v.Times.Type == "COSINE" && v.Places.Type == "learned_abs_2d" && t.Act == "gelu" &&
+		!t.Scaled && t.Pad == bartPad && f.Projection == t.Hidden && v.Projection == t.Hidden
 }
 
 // keys are ours of the file's.
@@ -88,46 +86,34 @@ func (f florenceFile) keys() map[string]any {
 	v, t := f.Vision, f.Text
 	return map[string]any{"tower_widths": v.Widths, "tower_depths": v.Depths, "tower_heads": v.Heads,
 		"tower_groups": v.Groups, "tower_kernels": v.Kernels, "tower_strides": v.Strides,
-		"tower_paddings": v.Paddings,
-		"tower_window":   v.Window, "tower_places": v.Places.Most, "tower_times": v.Times.Most,
-		"text_hidden_size": t.Hidden,
-		"text_layers":      t.Layers, "text_heads": t.Heads, "text_intermediate_size": t.Inter,
-		"text_positions": t.Positions,
-		"vocab_size":     t.Vocab}
+		"tower_paddings": v.Paddings, "tower_window": v.Window, "tower_places": v.Places.Most,
+		"tower_times": v.Times.Most, "text_hidden_size": t.Hidden, "text_layers": t.Layers,
+		"text_heads": t.Heads, "text_intermediate_size": t.Inter, "text_positions": t.Positions,
+		"vocab_size": t.Vocab}
 }
 
 // xvlaFile is how lerobot's files of X-VLA are read and written.
 func xvlaFile() hf.Family {
-	return hf.Family{Class: "xvla", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "state_size", "chunk_size", "views", "tower_widths",
-			"tower_depths",
-			"tower_heads", "tower_groups", "tower_kernels", "tower_strides", "tower_paddings",
-			"tower_window", "tower_view",
-			"tower_places", "tower_times", "text_hidden_size", "text_layers", "text_heads",
-			"text_intermediate_size",
-			"text_positions", "embodiments", "soft_prompts", "time_width", "policy_positions", "prompt_size",
-			"action_form"},
-		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "hidden_size": "1024",
-			"num_hidden_layers":   "24",
+	return hf.Family{Class: "xvla", Diffusers: true, Has: []string{"latent_patch", "in_channels", "state_size",
+		"chunk_size", "views", "tower_widths", "tower_depths", "tower_heads", "tower_groups", "tower_kernels",
+		"tower_strides", "tower_paddings", "tower_window", "tower_view", "tower_places", "tower_times",
+		"text_hidden_size", "text_layers", "text_heads", "text_intermediate_size", "text_positions",
+		"embodiments", "soft_prompts", "time_width", "policy_positions", "prompt_size", "action_form"},
+		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "hidden_size": "1024", "num_hidden_layers": "24",
 			"num_attention_heads": "16", "chunk_size": "32", "state_size": "32", "embodiments": "30",
-			"soft_prompts": "32",
-			"time_width":   "32", "policy_positions": "512", "prompt_size": "64"},
+			"soft_prompts": "32", "time_width": "32", "policy_positions": "512", "prompt_size": "64"},
 		Alias: map[string]string{"depth": "num_hidden_layers", "num_heads": "num_attention_heads",
 			"num_domains": "embodiments", "len_soft_prompts": "soft_prompts", "dim_time": "time_width",
 			"max_len_seq": "policy_positions", "tokenizer_max_length": "prompt_size",
-			"max_state_dim":  "state_size",
-			"max_action_dim": "in_channels", "action_mode": "action_form"},
-		Omit: []string{"latent_patch"},
-		Only: map[string]string{"n_obs_steps": "1", "use_hetero_proj": "false", "use_proprio": "true",
-			"tokenizer_padding_side": `"right"`, "pad_language_to": `"max_length"`},
+			"max_state_dim": "state_size", "max_action_dim": "in_channels", "action_mode": "action_form"},
+		Omit: []string{"latent_patch"}, Only: map[string]string{"n_obs_steps": "1", "use_hetero_proj": "false",
+			"use_proprio": "true", "tokenizer_padding_side": `"right"`, "pad_language_to": `"max_length"`},
 		Idle: append([]string{"tokenizer_name", "num_denoising_steps", "domain_feature_key",
-			"freeze_language_encoder",
-			"train_policy_transformer", "train_soft_prompts", "optimizer_soft_prompt_lr_scale",
-			"optimizer_soft_prompt_warmup_lr_scale"}, slices.DeleteFunc(slices.Clone(lerobotIdle),
-			func(s string) bool {
+			"freeze_language_encoder", "train_policy_transformer", "train_soft_prompts",
+			"optimizer_soft_prompt_lr_scale", "optimizer_soft_prompt_warmup_lr_scale"},
+			slices.DeleteFunc(slices.Clone(lerobotIdle), func(s string) bool {
 				return s == "max_state_dim"
-			})...),
-		Prepare: xvlaSizes, Write: writeXVLA}
+			})...), Prepare: xvlaSizes, Write: writeXVLA}
 }
 
 // xvlaSizes makes keys of what lerobot's file has. A Florence-2 that is none of those that are read here stays, and is
@@ -151,8 +137,7 @@ func xvlaSizes(raw hf.Raw) {
 		raw["views"] = json.RawMessage(fmt.Sprint(n + extra))
 	}
 	var size []int
-	if json.Unmarshal(raw["resize_imgs_with_padding"], &size) == nil && len(size) == 2 &&
-		size[0] == size[1] {
+	if json.Unmarshal(raw["resize_imgs_with_padding"], &size) == nil && len(size) == 2 && size[0] == size[1] {
 		set("tower_view", size[0])
 	} else if string(raw["view_height"]) == string(raw["view_width"]) && raw["view_height"] != nil {
 		raw["tower_view"] = raw["view_height"]
@@ -211,8 +196,7 @@ func writeXVLA(m hf.Values, out map[string]any) {
 	v.Widths, v.Depths, v.Heads, v.Groups = list("tower_widths"), list("tower_depths"), list("tower_heads"),
 		list("tower_groups")
 	v.Kernels, v.Strides, v.Paddings = list("tower_kernels"), list("tower_strides"), list("tower_paddings")
-	v.Window, v.Places.Most, v.Times.Most = m.Int("tower_window"), m.Int("tower_places"),
-		m.Int("tower_times")
+	v.Window, v.Places.Most, v.Times.Most = m.Int("tower_window"), m.Int("tower_places"), m.Int("tower_times")
 	v.Prenorm = make([]bool, len(v.Widths))
 	for i := range v.Prenorm {
 		v.Prenorm[i] = i > 0

@@ -11,10 +11,8 @@ import (
 // decoder below language_model, as LLaVA's have.
 var _ = family.Register(family.Family{ModelType: "vlm", Paper: "2304.08485",
 	// with our keys
-	Composed: &hf.Composed{Write: func(m hf.Values, out map[string]any,
-		_ func(string, any)) {
+	Composed: &hf.Composed{Write: func(m hf.Values, out map[string]any, _ func(string, any)) {
 		out["vision_config"] = m["vision"]
-	}},
-	Build: func(c configs.Model) *family.Model {
+	}}, Build: func(c configs.Model) *family.Model {
 		return family.ComposedModel("vlm", c, "vision_tower.", linearProjector, decoderSource(c))
 	}})

@@ -13,27 +13,25 @@ import (
 // DINOv2 (arXiv:2304.07193): images of one size, a class token that is not a feature, a table of positions,
 // scaled branches, and a norm after the last layer. Checkpoints also have a token for masked patches, which
 // only pretraining of the tower uses. Register tokens and the gated MLP of the giant size are not built.
-var _ = family.RegisterTower("dinov2", family.Tower{
-	Facts:     configs.TowerKind{Sized: true, Has: []string{"layer_scale_init_value"}, Check: wholePatches},
-	Projector: "mlp", Source: dinov2Source,
-	Build: func(c configs.Model) *family.Vision {
-		t := family.BaseTower(c.Vision)
-		t.PatchBias, t.Class, t.Scale, t.Taps, t.PostNorm = true, true, true, 1, c.Vision.FeatLayer == 0
-		t.Shuffled = c.Vision.Merge > 1
-		side := c.Vision.ImageSize / c.Vision.Patch
-		t.Positions = side*side + 1
-		v := family.NewVision(c.Vision, t)
-		v.Tile, v.Masked, v.FirstScale = c.Vision.ImageSize, true, scaledBranches.Of(c).First
-		return v
-	}})
+var _ = family.RegisterTower("dinov2",
+	family.Tower{Facts: configs.TowerKind{Sized: true, Has: []string{"layer_scale_init_value"}, Check: wholePatches},
+		Projector: "mlp", Source: dinov2Source, Build: func(c configs.Model) *family.Vision {
+			t := family.BaseTower(c.Vision)
+			t.PatchBias, t.Class, t.Scale, t.Taps, t.PostNorm = true, true, true, 1, c.Vision.FeatLayer == 0
+			t.Shuffled = c.Vision.Merge > 1
+			side := c.Vision.ImageSize / c.Vision.Patch
+			t.Positions = side*side + 1
+			v := family.NewVision(c.Vision, t)
+			v.Tile, v.Masked, v.FirstScale = c.Vision.ImageSize, true, scaledBranches.Of(c).First
+			return v
+		}})
 
 // dinov2Names maps logical names to those of published checkpoints, dinov2Modules to layers of
 // transformers 5.
 var (
 	dinov2Common = []string{"visual.blocks.", "encoder.layer.", "visual.cls_token", "embeddings.cls_token",
-		"visual.mask_token", "embeddings.mask_token",
-		"visual.pos_embed.weight", "embeddings.position_embeddings", "visual.patch_embed.proj",
-		"embeddings.patch_embeddings.projection", ".scale1", ".layer_scale1.lambda1",
+		"visual.mask_token", "embeddings.mask_token", "visual.pos_embed.weight", "embeddings.position_embeddings",
+		"visual.patch_embed.proj", "embeddings.patch_embeddings.projection", ".scale1", ".layer_scale1.lambda1",
 		".scale2", ".layer_scale2.lambda1", "visual.post_norm.", "layernorm."}
 	dinov2Names = strings.NewReplacer(append([]string{".attn.q_proj.", ".attention.attention.query.",
 		".attn.k_proj.", ".attention.attention.key.", ".attn.v_proj.", ".attention.attention.value.",
@@ -59,14 +57,12 @@ func dinov2Source(v *family.Vision) func(string) family.Source {
 }
 
 var _ = registerLlavaTower("dinov2", llavaTower{Strategy: "default",
-	Keys: hf.TowerKeys{
-		Preset: map[string]string{"kind": `"dinov2"`, "hidden_size": "768", "depth": "12", "num_heads": "12",
-			"image_size": "224", "patch_size": "14", "hidden_act": `"gelu"`, "layer_norm_eps": "1e-6",
-			"layer_scale_init_value": "1"},
+	Keys: hf.TowerKeys{Preset: map[string]string{"kind": `"dinov2"`, "hidden_size": "768",
+		"depth": "12", "num_heads": "12", "image_size": "224", "patch_size": "14",
+		"hidden_act": `"gelu"`, "layer_norm_eps": "1e-6", "layer_scale_init_value": "1"},
 		Vision: map[string]string{"layerscale_value": "layer_scale_init_value", "qkv_bias": "attention_bias",
 			"mlp_ratio": "", "apply_layernorm": "", "out_features": "", "out_indices": "", "stage_names": "",
-			"reshape_hidden_states": ""},
-		Only: map[string]string{"use_swiglu_ffn": "false", "use_mask_token": "true",
+			"reshape_hidden_states": ""}, Only: map[string]string{"use_swiglu_ffn": "false", "use_mask_token": "true",
 			"attention_probs_dropout_prob": "0", "hidden_dropout_prob": "0", "drop_path_rate": "0"}},
 	Read: readDinov2,
 	Write: func(m hf.Values, vision map[string]any) {

@@ -20,26 +20,21 @@ import (
 var _ = family.Register(family.Family{ModelType: "ernie4_5_vl_moe",
 	Composed: &hf.Composed{Class: "Ernie4_5_VLMoeForConditionalGeneration", Text: ernieText,
 		Vision: map[string]string{"spatial_merge_size": "merge", "rms_norm_eps": "layer_norm_eps"},
-		Only:   map[string]string{"temporal_merge_size": "2"},
-		Preset: map[string]string{"kind": `"ernie_vit"`, "projector": `"ernie_resampler"`, "hidden_act": `"quick_gelu"`, "depth": "32",
-			"hidden_size": "1280", "intermediate_size": "5120", "num_heads": "16", "patch_size": "14",
-			"merge": "2", "layer_norm_eps": "1e-6"},
-		Top: map[string]string{"image_start_token_id": "", "image_end_token_id": "",
-			"video_start_token_id": "",
-			"video_end_token_id":   ""},
-		Rest: readErnieTokens, Write: writeErnie},
+		Only:   map[string]string{"temporal_merge_size": "2"}, Preset: map[string]string{"kind": `"ernie_vit"`,
+			"projector": `"ernie_resampler"`, "hidden_act": `"quick_gelu"`, "depth": "32", "hidden_size": "1280",
+			"intermediate_size": "5120", "num_heads": "16", "patch_size": "14", "merge": "2", "layer_norm_eps": "1e-6"},
+		Top: map[string]string{"image_start_token_id": "", "image_end_token_id": "", "video_start_token_id": "",
+			"video_end_token_id": ""}, Rest: readErnieTokens, Write: writeErnie},
 	Composition: loong.Composition{Name: "ernie4_5_vl", Encoder: "ernie_vit", Projector: "ernie_resampler",
-		Decoders: []string{ernieText}, Sections: "[22, 22, 20]", Default: true,
-		Tokens: map[string]map[string]string{"": {"image_token_id": "100295", "video_token_id": "103367",
-			"vision_start_token_id": "101304"}}},
+		Decoders: []string{ernieText}, Sections: "[22, 22, 20]", Default: true, Tokens: map[string]map[string]string{
+			"": {"image_token_id": "100295", "video_token_id": "103367", "vision_start_token_id": "101304"}}},
 	Build: func(c configs.Model) *family.Model {
 		layout := func(tower string, parts map[string]string, text func(string) family.Source) *family.Model {
 			return family.ComposedModel("ernie4_5_vl_moe", c, tower, parts, text)
 		}
 		m := layout("vision_model.", map[string]string{"projector.": "model.resampler_model."},
 			family.Registered(ernieText).Source(c))
-		names := strings.NewReplacer("linear.fc1.", "linear.0.", "linear.fc2.", "linear.2.",
-			"linear.ln.", "linear.3.")
+		names := strings.NewReplacer("linear.fc1.", "linear.0.", "linear.fc2.", "linear.2.", "linear.ln.", "linear.3.")
 		m.Source = renamed(family.InTransformers(m.Source, [2]string{"vision_model.", "model.vision_tower."},
 			[2]string{"model.resampler_model.", "model.resampler_model."},
 			[2]string{"model.", "model.language_model."}), names)
@@ -56,21 +51,16 @@ const ernieText = "ernie4_5_vl_moe_text"
 var _ = family.Register(family.Family{ModelType: ernieText,
 	HF: hf.Family{Class: "Ernie4_5_VLMoeTextModel", Score: "softmax", Corrected: true,
 		Has: []string{"num_experts", "num_experts_per_tok", "moe_intermediate_sizes", "n_shared_experts",
-			"first_k_dense_replace", "router_aux_loss_coef", "output_router_logits",
-			"image_expert_token_ids"},
+			"first_k_dense_replace", "router_aux_loss_coef", "output_router_logits", "image_expert_token_ids"},
 		Alias: map[string]string{"moe_num_experts": "num_experts", "moe_k": "num_experts_per_tok",
-			"moe_num_shared_experts": "n_shared_experts",
-			"moe_intermediate_size":  "moe_intermediate_sizes"},
+			"moe_num_shared_experts": "n_shared_experts", "moe_intermediate_size": "moe_intermediate_sizes"},
 		Only: map[string]string{"use_bias": "false", "moe_norm_min": "1e-12"},
-		Omit: []string{"attention_bias"},
-		Idle: []string{"mlp_layer_types", "ignore_keys_at_rope_validation"},
-		Absent: map[string]string{"hidden_size": "2560", "intermediate_size": "12288",
-			"num_hidden_layers": "28", "num_attention_heads": "20", "num_key_value_heads": "4",
-			"vocab_size": "103424", "max_position_embeddings": "131072", "rope_theta": "500000",
-			"tie_word_embeddings": "true", "num_experts_per_tok": "6", "num_experts": "64",
-			"moe_intermediate_sizes": "[1536, 512]", "n_shared_experts": "2",
-			"router_aux_loss_coef": "0.001"},
-		Read: readErnieLayers, Write: writeErnieLayers},
+		Omit: []string{"attention_bias"}, Idle: []string{"mlp_layer_types", "ignore_keys_at_rope_validation"},
+		Absent: map[string]string{"hidden_size": "2560", "intermediate_size": "12288", "num_hidden_layers": "28",
+			"num_attention_heads": "20", "num_key_value_heads": "4", "vocab_size": "103424",
+			"max_position_embeddings": "131072", "rope_theta": "500000", "tie_word_embeddings": "true",
+			"num_experts_per_tok": "6", "num_experts": "64", "moe_intermediate_sizes": "[1536, 512]",
+			"n_shared_experts": "2", "router_aux_loss_coef": "0.001"}, Read: readErnieLayers, Write: writeErnieLayers},
 	Loong: []loong.Decoder{{Class: "ErnieMoeConfig", Mixed: true, Preset: map[string]string{
 		"rope_theta": "500000", "first_k_dense_replace": "1",
 		"image_expert_token_ids": "[101304, 101305, 101306, 101307]"},
@@ -101,8 +91,7 @@ var _ = family.Register(family.Family{ModelType: ernieText,
 				kind, of = 1, ".mlp.vision_moe."
 				name = strings.Replace(name, ".mlp"+block.ImageExperts+".", ".mlp.", 1)
 			}
-			names := strings.NewReplacer(".mlp.gate."+family.Correction,
-				of+"gate.moe_statics."+family.Correction,
+			names := strings.NewReplacer(".mlp.gate."+family.Correction, of+"gate.moe_statics."+family.Correction,
 				".mlp.gate.", of+"gate.", ".mlp.experts.", of+"experts.")
 			width := family.ImageExperts.Of(c).ExpertWidths[kind]
 			return family.ExpertPlaces{Width: width, Lead: true, Rename: names}.Source(name)
@@ -124,9 +113,8 @@ func ernieEach(c configs.Model) func(string) family.Source {
 	return func(name string) family.Source {
 		plain := strings.Replace(name, ".mlp"+block.ImageExperts+".", ".mlp.", 1)
 		images := plain != name
-		s := family.ExpertPlaces{Stack: true, Lead: true,
-			Rename: strings.NewReplacer(".mlp.gate."+family.Correction,
-				".mlp.moe_statics."+family.Correction)}.Source(plain)
+		s := family.ExpertPlaces{Stack: true, Lead: true, Rename: strings.NewReplacer(".mlp.gate."+family.Correction,
+			".mlp.moe_statics."+family.Correction)}.Source(plain)
 		switch {
 		case strings.HasSuffix(plain, family.Correction):
 			s.Of = 2
@@ -246,9 +234,8 @@ var _ = family.RegisterTower("ernie_vit", family.Tower{Facts: configs.TowerKind{
 	Loong: map[string]loong.Part{"ErnieVisionConfig": {Preset: map[string]string{"hidden_act": "quick_gelu",
 		"temporal_patch_size": "1"}, Keys: map[string]string{"embed_dim": "hidden_size", "hidden_size": "",
 		"rms_norm_eps": "layer_norm_eps", "group_query_attention": "", "resampler_hidden_in": "",
-		"resampler_hidden_out": ""}, Only: map[string][]string{"mlp_ratio": {"4", "4.0"},
-		"temporal_merge_size": {"2"}, "use_temporal_conv": {"True",
-			"true"}, "model_type": {"ernie4_5_vit"}}}},
+		"resampler_hidden_out": ""}, Only: map[string][]string{"mlp_ratio": {"4", "4.0"}, "temporal_merge_size": {"2"},
+		"use_temporal_conv": {"True", "true"}, "model_type": {"ernie4_5_vit"}}}},
 	Source: func(v *family.Vision) func(string) family.Source {
 		inner := family.FusedSource(v)
 		return func(name string) family.Source {

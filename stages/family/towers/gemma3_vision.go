@@ -15,33 +15,30 @@ import (
 // tokens of an image see each other both ways. Names are those of transformers 5; older checkpoints have the
 // tower below vision_model.
 var _ = family.Register(family.Family{ModelType: "gemma3", Paper: "2503.19786", Composed: &hf.Composed{
-	Class: "Gemma3ForConditionalGeneration", Text: "gemma3_text",
-	Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads",
-		"num_channels": "in_channels"},
+	Class: "Gemma3ForConditionalGeneration", Text: "gemma3_text", Vision: map[string]string{
+		"num_hidden_layers": "depth", "num_attention_heads": "num_heads", "num_channels": "in_channels"},
 	Preset: map[string]string{"projector": `"gemma3"`, "projector_hidden_act": `"gelu"`},
 	Kinds: map[string]hf.TowerKeys{"siglip_vision_model": {Preset: map[string]string{"kind": `"siglip"`,
 		"hidden_size": "768", "intermediate_size": "3072", "depth": "12", "num_heads": "12",
-		"image_size": "224", "patch_size": "16", "hidden_act": `"gelu_pytorch_tanh"`,
-		"layer_norm_eps": "1e-6", "vision_use_head": "true"}}},
-	Top: map[string]string{"image_token_index": "vision.image_token_id",
+		"image_size": "224", "patch_size": "16", "hidden_act": `"gelu_pytorch_tanh"`, "layer_norm_eps": "1e-6",
+		"vision_use_head": "true"}}}, Top: map[string]string{"image_token_index": "vision.image_token_id",
 		"boi_token_index": "vision.vision_start_token_id", "eoi_token_index": "", "mm_tokens_per_image": ""},
-	Rest: gemmaFeatures, Write: writeGemma},
-	Build: func(c configs.Model) *family.Model {
-		names := map[string]string{"projector.": "multi_modal_projector."}
-		spec := family.SpecOf(c)
-		spec.Sees = family.SeesImages // the composition's own mask: behind other towers the decoder is causal
-		build := func(tower string) *family.Model {
-			return family.ComposedOf("gemma3", c, spec, tower, names, decoderSource(c))
-		}
-		m := build("vision_tower.")
-		m.Other = gemmaProjector(build("vision_tower.vision_model.").Source)
-		m.Source = gemmaProjector(m.Source)
-		m.Source, m.Other = family.InTransformers(m.Source, besideDecoder...), family.InTransformers(m.Other,
-			besideDecoder...)
-		m.See()
-		m.Keep()
-		return m
-	}})
+	Rest: gemmaFeatures, Write: writeGemma}, Build: func(c configs.Model) *family.Model {
+	names := map[string]string{"projector.": "multi_modal_projector."}
+	spec := family.SpecOf(c)
+	spec.Sees = family.SeesImages // the composition's own mask: behind other towers the decoder is causal
+	build := func(tower string) *family.Model {
+		return family.ComposedOf("gemma3", c, spec, tower, names, decoderSource(c))
+	}
+	m := build("vision_tower.")
+	m.Other = gemmaProjector(build("vision_tower.vision_model.").Source)
+	m.Source = gemmaProjector(m.Source)
+	m.Source, m.Other = family.InTransformers(m.Source, besideDecoder...), family.InTransformers(m.Other,
+		besideDecoder...)
+	m.See()
+	m.Keep()
+	return m
+}})
 
 var _ = family.RegisterProjector("gemma3", family.ProjectorKind{
 	Build: func(c configs.Model, t *block.Tower) family.Joiner {

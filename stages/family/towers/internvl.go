@@ -14,21 +14,18 @@ import (
 // InternVL 2.5, 3 and 3.5: tiles of one size, a class token and absolute positions, scaled branches, 2×2
 // patches a feature (pixel shuffle), a two-layer projector, and a decoder of another family.
 var _ = family.Register(family.Family{ModelType: "internvl", Paper: "2412.05271, 2508.18265",
-	Composed: &hf.Composed{Class: "InternVLForConditionalGeneration", Alias: "internvl_chat", Tied: "true",
-		Older: map[string]string{"qkv_bias": "attention_bias", "qk_normalization": "use_qk_norm",
-			"initializer_factor": "layer_scale_init_value"},
-		Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads",
-			"num_channels": "in_channels", "norm_type": ""},
+	Composed: &hf.Composed{Class: "InternVLForConditionalGeneration", Alias: "internvl_chat",
+		Tied: "true", Older: map[string]string{"qkv_bias": "attention_bias", "qk_normalization": "use_qk_norm",
+			"initializer_factor": "layer_scale_init_value"}, Vision: map[string]string{"num_hidden_layers": "depth",
+			"num_attention_heads": "num_heads", "num_channels": "in_channels", "norm_type": ""},
 		Preset: map[string]string{"kind": `"internvl"`, "attention_bias": "false", "projector": `"internvl"`},
 		Only:   map[string]string{"use_mask_token": "false", "use_absolute_position_embeddings": "true"},
-		Write:  writeInternVL},
-	Composition: loong.Composition{Name: "intern_vl", Encoder: "internvl", Projector: "internvl",
-		Decoders: []string{"internlm2", "llama", "qwen2", "qwen3", "qwen3_moe"}, LossWeight: "square",
-		LossFunc: "loss_func_internvl", PositionFunc: []string{"position_ids", "rope_ids_internvl"},
-		Tokens: map[string]map[string]string{"internlm2": {"image_token_id": "92546"},
+		Write:  writeInternVL}, Composition: loong.Composition{Name: "intern_vl", Encoder: "internvl",
+		Projector: "internvl", Decoders: []string{"internlm2", "llama", "qwen2", "qwen3", "qwen3_moe"},
+		LossWeight: "square", LossFunc: "loss_func_internvl", PositionFunc: []string{"position_ids",
+			"rope_ids_internvl"}, Tokens: map[string]map[string]string{"internlm2": {"image_token_id": "92546"},
 			"qwen2": {"image_token_id": "151667"}, "qwen3": {"image_token_id": "151671"},
-			"qwen3_moe": {"image_token_id": "151671"}}},
-	Build: func(c configs.Model) *family.Model {
+			"qwen3_moe": {"image_token_id": "151671"}}}, Build: func(c configs.Model) *family.Model {
 		m := family.ComposedModel("internvl", c, "vision_tower.", linearProjector, decoderSource(c))
 		m.Other = internChatSource(m.Vision, m.Source)
 		if !family.Registered(c.Text).HF.Remote {
@@ -63,11 +60,10 @@ var linearProjector = map[string]string{"projector.norm": "multi_modal_projector
 // internChatNames maps logical names to those of checkpoints that InternVL's own code wrote (model_type
 // internvl_chat).
 var internChatNames = strings.NewReplacer("visual.blocks.", "vision_model.encoder.layers.",
-	"visual.cls_token", "vision_model.embeddings.class_embedding",
-	"visual.pos_embed.weight", "vision_model.embeddings.position_embedding", "visual.patch_embed.proj",
-	"vision_model.embeddings.patch_embedding",
-	".scale1", ".ls1", ".scale2", ".ls2", "projector.norm", "mlp1.0", "projector.fc1", "mlp1.1",
-	"projector.fc2", "mlp1.3")
+	"visual.cls_token", "vision_model.embeddings.class_embedding", "visual.pos_embed.weight",
+	"vision_model.embeddings.position_embedding", "visual.patch_embed.proj",
+	"vision_model.embeddings.patch_embedding", ".scale1", ".ls1", ".scale2", ".ls2", "projector.norm", "mlp1.0",
+	"projector.fc1", "mlp1.1", "projector.fc2", "mlp1.3")
 
 // internChatSource maps names to those of the older InternVL checkpoints, in which query, key and
 // value of the tower are one matrix.
@@ -102,15 +98,13 @@ func decoderSource(c configs.Model) func(string) family.Source {
 	}
 }
 
-var _ = family.RegisterTower("internvl", family.Tower{
-	Facts: configs.TowerKind{Sized: true, Has: []string{"use_qk_norm", "layer_scale_init_value"},
-		Check: func(m configs.Model, fault configs.Report) {
-			if v := m.Vision; v.ImageSize%(v.Patch*v.Merge) != 0 {
-				fault("image_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d",
-					v.ImageSize,
-					v.Patch*v.Merge), "")
-			}
-		}},
+var _ = family.RegisterTower("internvl", family.Tower{Facts: configs.TowerKind{Sized: true,
+	Has: []string{"use_qk_norm", "layer_scale_init_value"}, Check: func(m configs.Model, fault configs.Report) {
+		if v := m.Vision; v.ImageSize%(v.Patch*v.Merge) != 0 {
+			fault("image_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d", v.ImageSize,
+				v.Patch*v.Merge), "")
+		}
+	}},
 	Loong: map[string]loong.Part{"InternVisionConfig": {Norms: true, Sized: true, Free: true,
 		Preset: map[string]string{"image_size": "448", "projector": "internvl"}}},
 	Projector: "internvl", Source: internTowerSource, Other: internChatTower,
@@ -140,12 +134,10 @@ var scaledBranches = configs.Declare("scaled branches of a tower", configs.Rules
 
 // internNames maps logical names of the tower to those of the published checkpoints for transformers.
 var internNames = strings.NewReplacer("visual.blocks.", "encoder.layer.", "visual.cls_token",
-	"embeddings.cls_token",
-	"visual.pos_embed.weight", "embeddings.position_embeddings", "visual.patch_embed.proj",
-	"embeddings.patch_embeddings.projection",
-	".attn.proj.", ".attention.projection_layer.", ".attn.", ".attention.", ".norm1.", ".layernorm_before.",
-	".norm2.", ".layernorm_after.",
-	".scale1", ".lambda_1", ".scale2", ".lambda_2")
+	"embeddings.cls_token", "visual.pos_embed.weight", "embeddings.position_embeddings", "visual.patch_embed.proj",
+	"embeddings.patch_embeddings.projection", ".attn.proj.", ".attention.projection_layer.", ".attn.",
+	".attention.", ".norm1.", ".layernorm_before.", ".norm2.", ".layernorm_after.", ".scale1", ".lambda_1",
+	".scale2", ".lambda_2")
 
 // internTowerSource maps names to those of InternVL towers. The class token and the table of
 // positions have a leading 1 there, and the patch embedding the shape of a convolution.

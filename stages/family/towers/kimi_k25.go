@@ -18,8 +18,7 @@ import (
 var _ = family.Register(family.Family{ModelType: "kimi_k25", Paper: "2602.02276",
 	Composed: &hf.Composed{Class: "Kimi_K25ForConditionalGeneration",
 		Vision: map[string]string{"num_attention_heads": "num_heads", "num_hidden_layers": "depth",
-			"pos_emb_time": "num_position_frames", "pos_emb_height": "", "pos_emb_width": "",
-			"merge_kernel_size": "",
+			"pos_emb_time": "num_position_frames", "pos_emb_height": "", "pos_emb_width": "", "merge_kernel_size": "",
 			// of the model's own code
 			"vt_num_attention_heads": "num_heads", "vt_num_hidden_layers": "depth",
 			"vt_hidden_size":       "hidden_size",
@@ -41,9 +40,8 @@ var _ = family.Register(family.Family{ModelType: "kimi_k25", Paper: "2602.02276"
 	Build: func(c configs.Model) *family.Model {
 		text := family.Registered(c.Decoder()).Source(c)
 		return family.ComposedModel("kimi_k25", c, "vision_tower.",
-			map[string]string{"projector.norm": "mm_projector.pre_norm",
-				"projector.fc1": "mm_projector.proj.0", "projector.fc2": "mm_projector.proj.2"},
-			func(name string) family.Source {
+			map[string]string{"projector.norm": "mm_projector.pre_norm", "projector.fc1": "mm_projector.proj.0",
+				"projector.fc2": "mm_projector.proj.2"}, func(name string) family.Source {
 				s := text(name)
 				s.Name = "language_model." + s.Name
 				return s
@@ -76,15 +74,13 @@ func kimiSides(d *hf.Decoder, _, vision map[string]json.RawMessage) {
 		h, w = 64, 64
 	}
 	if h != w || h < 1 || h > 1<<15 {
-		d.Fail("vision_config", fmt.Sprintf("a table of %g by %g positions, want a square",
-			h, w), "")
+		d.Fail("vision_config", fmt.Sprintf("a table of %g by %g positions, want a square", h, w), "")
 		return
 	}
 	d.Set("vision.num_position_embeddings", fmt.Sprint(int(h*h)))
 	sides := []int{2, 2}
-	if raw := vision["merge_kernel_size"]; raw != nil && (json.Unmarshal(raw, &sides) != nil ||
-		len(sides) != 2 ||
-		sides[0] != sides[1]) {
+	if raw := vision["merge_kernel_size"]; raw != nil &&
+		(json.Unmarshal(raw, &sides) != nil || len(sides) != 2 || sides[0] != sides[1]) {
 		d.Fail("vision_config.merge_kernel_size", string(raw)+", want two equal sides", "")
 		return
 	}
@@ -94,8 +90,7 @@ func kimiSides(d *hf.Decoder, _, vision map[string]json.RawMessage) {
 // writeKimi writes the tower as transformers names its keys.
 func writeKimi(m hf.Values, out map[string]any, _ func(string, any)) {
 	side, merge := int(math.Sqrt(float64(m.Int("vision.num_position_embeddings")))), m.Int("vision.merge")
-	out["vision_config"] = map[string]any{"model_type": "kimi_k25_vision",
-		"hidden_size":       m["vision.hidden_size"],
+	out["vision_config"] = map[string]any{"model_type": "kimi_k25_vision", "hidden_size": m["vision.hidden_size"],
 		"intermediate_size": m["vision.intermediate_size"], "num_hidden_layers": m["vision.depth"],
 		"num_attention_heads": m["vision.num_heads"], "patch_size": m["vision.patch_size"],
 		"hidden_act": m["vision.hidden_act"], "pos_emb_height": side, "pos_emb_width": side,
@@ -138,9 +133,8 @@ type clipKeys struct {
 
 var clips = configs.Declare("clips of a tower", configs.Rules[clipKeys]{})
 
-var moonNames = strings.NewReplacer("blocks.", "encoder.blocks.", ".attn.qkv.", ".wqkv.",
-	".attn.proj.", ".wo.",
-	".norm1.", ".norm0.", ".norm2.", ".norm1.", ".fc1.", ".fc0.", ".fc2.", ".fc1.", "post_norm.",
+var moonNames = strings.NewReplacer("blocks.", "encoder.blocks.", ".attn.qkv.", ".wqkv.", ".attn.proj.",
+	".wo.", ".norm1.", ".norm0.", ".norm2.", ".norm1.", ".fc1.", ".fc0.", ".fc2.", ".fc1.", "post_norm.",
 	"encoder.final_layernorm.", "pos_embed.", "patch_embed.pos_emb.")
 
 // moonSource maps names to those of MoonViT checkpoints. The table of positions is a grid there,

@@ -14,8 +14,7 @@ import (
 // LLaVA: the patches of an inner layer of a tower (CLIP's, SigLIP's, DINOv2's), two linear layers, and a
 // decoder of another family. Names are those of transformers 5; older checkpoints have the tower below
 // vision_model.
-var _ = family.Register(family.Family{ModelType: "llava", Paper: "2304.08485, 2310.03744",
-	Composed: llavaConfig,
+var _ = family.Register(family.Family{ModelType: "llava", Paper: "2304.08485, 2310.03744", Composed: llavaConfig,
 	Build: func(c configs.Model) *family.Model {
 		m := family.ComposedModel("llava", c, "vision_tower.", linearProjector, decoderSource(c))
 		m.Other = family.ComposedModel("llava", c, "vision_tower.vision_model.", linearProjector,
@@ -34,9 +33,8 @@ var llavaConfig = &hf.Composed{Class: "LlavaForConditionalGeneration", EitherTie
 	Preset: map[string]string{"projector": `"mlp"`, "merge": "1"},
 	Kinds:  map[string]hf.TowerKeys{}, // registerLlavaTower fills it
 	Top: map[string]string{"image_token_index": "vision.image_token_id", "vision_feature_layer": "",
-		"vision_feature_select_strategy": "", "multimodal_projector_bias": "",
-		"ignore_index": "", "pad_token_id": "", "vocab_size": ""},
-	Rest: llavaFeatures, Write: writeLlava}
+		"vision_feature_select_strategy": "", "multimodal_projector_bias": "", "ignore_index": "", "pad_token_id": "",
+		"vocab_size": ""}, Rest: llavaFeatures, Write: writeLlava}
 
 // llavaTower is what LLaVA's config.json says of a kind of tower.
 type llavaTower struct {
@@ -74,8 +72,7 @@ func llavaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 	}
 	var n int
 	if err := json.Unmarshal(layer, &n); err != nil || n == 0 {
-		d.Fail("vision_feature_layer",
-			fmt.Sprintf("%s, only the output of one layer can be projected", layer), "")
+		d.Fail("vision_feature_layer", fmt.Sprintf("%s, only the output of one layer can be projected", layer), "")
 	} else {
 		d.Set("vision.vision_feature_layer", hf.Compact(layer))
 	}
@@ -96,16 +93,14 @@ func writeLlava(m hf.Values, out map[string]any, _ func(string, any)) {
 	tower := hf.Tower(hf.ComposedFamilies["llava"], m.Text("vision.kind"))
 	vision := map[string]any{"model_type": tower, "hidden_size": m["vision.hidden_size"],
 		"intermediate_size": m["vision.intermediate_size"], "num_hidden_layers": m["vision.depth"],
-		"num_attention_heads": m["vision.num_heads"],
-		"num_channels":        m["vision.in_channels"], "image_size": m["vision.image_size"],
-		"patch_size": m["vision.patch_size"], "hidden_act": m["vision.hidden_act"],
-		"layer_norm_eps": m["vision.layer_norm_eps"]}
+		"num_attention_heads": m["vision.num_heads"], "num_channels": m["vision.in_channels"],
+		"image_size": m["vision.image_size"], "patch_size": m["vision.patch_size"],
+		"hidden_act": m["vision.hidden_act"], "layer_norm_eps": m["vision.layer_norm_eps"]}
 	kind := llavaTowers[tower]
 	if kind.Write != nil {
 		kind.Write(m, vision)
 	}
-	layer, side := m.Int("vision.vision_feature_layer"),
-		m.Int("vision.image_size")/max(1, m.Int("vision.patch_size"))
+	layer, side := m.Int("vision.vision_feature_layer"), m.Int("vision.image_size")/max(1, m.Int("vision.patch_size"))
 	if layer == 0 {
 		layer = -1
 	}
@@ -114,8 +109,7 @@ func writeLlava(m hf.Values, out map[string]any, _ func(string, any)) {
 	}
 	delete(out, "image_token_id")
 	out["vision_config"], out["image_token_index"], out["projector_hidden_act"],
-		out["multimodal_projector_bias"] = vision, m["vision.image_token_id"],
-		m["vision.projector_hidden_act"], true
+		out["multimodal_projector_bias"] = vision, m["vision.image_token_id"], m["vision.projector_hidden_act"], true
 	out["vision_feature_layer"], out["vision_feature_select_strategy"], out["image_seq_length"] = layer,
 		kind.Strategy, side*side
 }
@@ -123,8 +117,7 @@ func writeLlava(m hf.Values, out map[string]any, _ func(string, any)) {
 // CLIP (arXiv:2103.00020): images of one size, a class token that is not a feature, a table of positions, a
 // norm before the first layer; one behind the last is for the class token alone.
 var _ = family.RegisterTower("clip", family.Tower{Facts: configs.TowerKind{Sized: true, Check: wholePatches},
-	Projector: "mlp", Source: clipSource,
-	Build: func(c configs.Model) *family.Vision {
+	Projector: "mlp", Source: clipSource, Build: func(c configs.Model) *family.Vision {
 		t := family.BaseTower(c.Vision)
 		t.Class, t.PreNorm, t.Taps = true, true, 1
 		side := c.Vision.ImageSize / c.Vision.Patch

@@ -11,21 +11,17 @@ import (
 // PaliGemma (arXiv:2407.07726): SigLIP's tower, one linear layer, and Gemma, in which what is seen and
 // asked sees each
 // other both ways. Names are those of transformers; its newer files, and lerobot's of Pi0-FAST, have others.
-var _ = family.Register(family.Family{ModelType: "paligemma", Paper: "2407.07726", Composed: &hf.Composed{
-	Class: "PaliGemmaForConditionalGeneration", Text: "gemma",
-	Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads",
-		"num_channels": "in_channels", "projection_dim": "", "num_image_tokens": "", "num_positions": "",
-		"projector_hidden_act": ""},
-	Preset: map[string]string{"projector": `"linear"`, "merge": "1"},
-	Kinds: map[string]hf.TowerKeys{"siglip_vision_model": {Preset: map[string]string{"kind": `"siglip"`,
-		"hidden_size": "1152", "intermediate_size": "4304", "depth": "27", "num_heads": "16",
-		"image_size": "224", "patch_size": "14", "hidden_act": `"gelu_pytorch_tanh"`,
-		"layer_norm_eps": "1e-6", "vision_use_head": "false"}}},
-	Top: map[string]string{"image_token_index": "vision.image_token_id", "projection_dim": "",
-		"hidden_size": "", "ignore_index": "", "pad_token_id": "", "bos_token_id": "", "eos_token_id": "",
-		"num_hidden_layers": "", "vocab_size": "", "_vocab_size": ""},
-	Write: writePali},
-	Build: func(c configs.Model) *family.Model {
+var _ = family.Register(family.Family{ModelType: "paligemma", Paper: "2407.07726",
+	Composed: &hf.Composed{Class: "PaliGemmaForConditionalGeneration", Text: "gemma", Vision: map[string]string{
+		"num_hidden_layers": "depth", "num_attention_heads": "num_heads", "num_channels": "in_channels",
+		"projection_dim": "", "num_image_tokens": "", "num_positions": "", "projector_hidden_act": ""},
+		Preset: map[string]string{"projector": `"linear"`, "merge": "1"}, Kinds: map[string]hf.TowerKeys{
+			"siglip_vision_model": {Preset: map[string]string{"kind": `"siglip"`, "hidden_size": "1152",
+				"intermediate_size": "4304", "depth": "27", "num_heads": "16", "image_size": "224", "patch_size": "14",
+				"hidden_act": `"gelu_pytorch_tanh"`, "layer_norm_eps": "1e-6", "vision_use_head": "false"}}},
+		Top: map[string]string{"image_token_index": "vision.image_token_id", "projection_dim": "", "hidden_size": "",
+			"ignore_index": "", "pad_token_id": "", "bos_token_id": "", "eos_token_id": "", "num_hidden_layers": "",
+			"vocab_size": "", "_vocab_size": ""}, Write: writePali}, Build: func(c configs.Model) *family.Model {
 		spec := family.SpecOf(c)
 		spec.Sees = family.SeesImages
 		names := map[string]string{"projector.": "multi_modal_projector.linear."}

@@ -15,12 +15,11 @@ import (
 // Qwen2.5-VL: Qwen2-VL with RMS norms, SwiGLU, and attention within windows in all but a few layers of the
 // tower.
 var _ = family.Register(family.Family{ModelType: "qwen2_5_vl", Paper: "2502.13923",
-	Composed: &hf.Composed{Class: "Qwen2_5_VLForConditionalGeneration", Text: "qwen2", EitherTies: true,
-		Vision: map[string]string{"spatial_merge_size": "merge", "in_chans": "in_channels",
-			"spatial_patch_size": "patch_size", "out_hidden_size": ""},
+	Composed: &hf.Composed{Class: "Qwen2_5_VLForConditionalGeneration", Text: "qwen2",
+		EitherTies: true, Vision: map[string]string{"spatial_merge_size": "merge",
+			"in_chans": "in_channels", "spatial_patch_size": "patch_size", "out_hidden_size": ""},
 		Preset: map[string]string{"kind": `"qwen2_5_vl"`, "rms_norm": "true", "hidden_act": `"silu"`,
-			"temporal_patch_size": "2"},
-		Write: func(m hf.Values, out map[string]any, put func(string, any)) {
+			"temporal_patch_size": "2"}, Write: func(m hf.Values, out map[string]any, put func(string, any)) {
 			maps.Copy(writeQwenVL(m, out, put),
 				map[string]any{"intermediate_size": m["vision.intermediate_size"],
 					"out_hidden_size":       m["hidden_size"],
@@ -39,18 +38,14 @@ var _ = family.Register(family.Family{ModelType: "qwen2_5_vl", Paper: "2502.1392
 		return m
 	}})
 
-var _ = family.RegisterTower("qwen2_5_vl", family.Tower{
-	Facts: configs.TowerKind{Turns: true, Check: checkWindows,
-		Has: []string{"window_size", "fullatt_block_indexes", "tokens_per_second"}},
+var _ = family.RegisterTower("qwen2_5_vl", family.Tower{Facts: configs.TowerKind{Turns: true,
+	Check: checkWindows, Has: []string{"window_size", "fullatt_block_indexes", "tokens_per_second"}},
 	Loong: map[string]loong.Part{"Qwen2VisionRMSNormConfig": {Gated: true, RMS: true,
-		Preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "silu",
-			"rms_norm": "true", "window_size": "112", "fullatt_block_indexes": "[7, 15, 23, 31]",
-			"tokens_per_second": "2"}}},
-	Projector: "merger", Merger: func(_ configs.Model,
-		m *block.Merger) {
+		Preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "silu", "rms_norm": "true",
+			"window_size": "112", "fullatt_block_indexes": "[7, 15, 23, 31]", "tokens_per_second": "2"}}},
+	Projector: "merger", Merger: func(_ configs.Model, m *block.Merger) {
 		m.RMS = true
-	}, Source: family.FusedSource,
-	Build: func(c configs.Model) *family.Vision {
+	}, Source: family.FusedSource, Build: func(c configs.Model) *family.Vision {
 		t := family.BaseTower(c.Vision)
 		t.Theta, t.RMS, t.Gated, t.Ordered = 10000, true, true, true
 		k := windows.Of(c)
@@ -74,8 +69,7 @@ var windows = configs.Declare("windows of a tower", configs.Rules[windowKeys]{})
 func checkWindows(m configs.Model, fault configs.Report) {
 	k, side := windows.Of(m), m.Vision.Patch*m.Vision.Merge
 	if k.Window == 0 || k.Window%side != 0 {
-		fault("window_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d", k.Window, side),
-			"")
+		fault("window_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d", k.Window, side), "")
 	}
 	checkNamed(m, "fullatt_block_indexes", k.FullLayers, fault)
 }

@@ -11,12 +11,9 @@ import (
 // Qwen2-VL: images of any size, two-axis rotary positions, 2×2 patches a feature, M-RoPE in the decoder.
 var _ = family.Register(family.Family{ModelType: "qwen2_vl", Paper: "2409.12191",
 	Composed: &hf.Composed{Class: "Qwen2VLForConditionalGeneration", Text: "qwen2", EitherTies: true,
-		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge",
-			"tokens_per_second": "",
-			"in_chans":          "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "",
-			"mlp_ratio": ""},
-		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`,
-			"temporal_patch_size": "2"},
+		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge", "tokens_per_second": "",
+			"in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "", "mlp_ratio": ""},
+		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`, "temporal_patch_size": "2"},
 		Write: func(m hf.Values, out map[string]any, put func(string, any)) {
 			vision := writeQwenVL(m, out, put)
 			// transformers wants an integer

@@ -11,21 +11,18 @@ import (
 // Qwen 3.5 with images: the tower of Qwen3-VL, whose features go to the embedding alone, before the decoder
 // of linear and gated attention, of which the latter turns by three axes.
 var (
-	_ = family.Register(family.Family{ModelType: "qwen3_5", Paper: "2511.21631",
-		Composed: seeing3_5("Qwen3_5ForConditionalGeneration", "qwen3_5_text"),
-		Composition: loong.Composition{Name: "qwen3_5", Encoder: "qwen3_vl", Projector: "merger",
-			Decoders: []string{"qwen3_5_text", "qwen3_5_moe_text"},
-			Families: map[string]string{"qwen3_5_moe_text": "qwen3_5_moe"}, Tokens: qwen3_5Tokens,
-			Sections: "[11, 11, 10]", Weave: true, PositionFunc: []string{"rope_ids_qwen3vl"}},
-		Build: func(c configs.Model) *family.Model {
-			return qwen3VL("qwen3_5", c, below("model.language_model.", decoders.InOrder(c)))
-		}})
+	_ = family.Register(family.Family{ModelType: "qwen3_5", Paper: "2511.21631", Composed: seeing3_5(
+		"Qwen3_5ForConditionalGeneration", "qwen3_5_text"), Composition: loong.Composition{Name: "qwen3_5",
+		Encoder: "qwen3_vl", Projector: "merger", Decoders: []string{"qwen3_5_text", "qwen3_5_moe_text"},
+		Families: map[string]string{"qwen3_5_moe_text": "qwen3_5_moe"}, Tokens: qwen3_5Tokens, Sections: "[11, 11, 10]",
+		Weave: true, PositionFunc: []string{"rope_ids_qwen3vl"}}, Build: func(c configs.Model) *family.Model {
+		return qwen3VL("qwen3_5", c, below("model.language_model.", decoders.InOrder(c)))
+	}})
 	_ = family.Register(family.Family{ModelType: "qwen3_5_moe", Paper: "2511.21631",
 		Composed: seeing3_5("Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"),
 		Build: func(c configs.Model) *family.Model {
 			layout := func(experts func(configs.Model) func(string) family.Source) *family.Model {
-				return qwen3VL("qwen3_5_moe", c, below("model.language_model.", decoders.InOrderBeside(c,
-					experts(c))))
+				return qwen3VL("qwen3_5_moe", c, below("model.language_model.", decoders.InOrderBeside(c, experts(c))))
 			}
 			m := layout(family.EachExpert)
 			m.Other = layout(family.FusedExperts).Source

@@ -16,20 +16,16 @@ import (
 // Qwen3-VL (dense): a tower with a position table that is interpolated to each image's grid, features of
 // some of its layers added to the decoder's first ones, and a decoder like Qwen3's with interleaved M-RoPE.
 var _ = family.Register(family.Family{ModelType: "qwen3_vl", Paper: "2511.21631",
-	Composed: &hf.Composed{Class: "Qwen3VLForConditionalGeneration", Text: "qwen3",
-		Vision: qwen3VisionKeys, Preset: qwen3VisionPreset, Write: writeQwen3VL},
-	Composition: loong.Composition{Name: "qwen3_vl", Encoder: "qwen3_vl", Projector: "merger",
-		Decoders: []string{"qwen3",
-			"qwen3_moe"}, Families: map[string]string{"qwen3_moe": "qwen3_vl_moe"}, Tokens: qwenVLTokens,
-		Sections: "[24, 20, 20]", Weave: true,
-		PositionFunc: []string{"rope_ids_qwen3vl"}},
-	Build: func(c configs.Model) *family.Model {
+	Composed: &hf.Composed{Class: "Qwen3VLForConditionalGeneration", Text: "qwen3", Vision: qwen3VisionKeys,
+		Preset: qwen3VisionPreset, Write: writeQwen3VL}, Composition: loong.Composition{Name: "qwen3_vl",
+		Encoder: "qwen3_vl", Projector: "merger", Decoders: []string{"qwen3", "qwen3_moe"},
+		Families: map[string]string{"qwen3_moe": "qwen3_vl_moe"}, Tokens: qwenVLTokens, Sections: "[24, 20, 20]",
+		Weave: true, PositionFunc: []string{"rope_ids_qwen3vl"}}, Build: func(c configs.Model) *family.Model {
 		return qwen3VL("qwen3_vl", c, family.TextAt("model.language_model."))
 	}})
 
 var (
-	qwen3VisionKeys = map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "",
-		"tokens_per_second": ""}
+	qwen3VisionKeys   = map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "", "tokens_per_second": ""}
 	qwen3VisionPreset = map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`,
 		"temporal_patch_size": "2", "patch_size": "16"}
 )
@@ -37,8 +33,7 @@ var (
 // Qwen3VL is what families have in common that put something behind Qwen3-VL: how files say its
 // vision_config, and the
 // model, whose parameters text finds where they are the decoder's.
-func Qwen3VL() (keys, preset map[string]string, write func(m hf.Values, out map[string]any, put func(string,
-	any)),
+func Qwen3VL() (keys, preset map[string]string, write func(m hf.Values, out map[string]any, put func(string, any)),
 	build func(name string, c configs.Model, text func(string) family.Source) *family.Model) {
 	return qwen3VisionKeys, qwen3VisionPreset, writeQwen3VL, qwen3VL
 }
@@ -53,23 +48,20 @@ func writeQwen3VL(m hf.Values, out map[string]any, put func(string, any)) {
 
 // qwen3VL is Qwen3-VL's tower before a decoder whose parameters text finds.
 func qwen3VL(name string, c configs.Model, text func(string) family.Source) *family.Model {
-	return family.ComposedModel(name, c, "model.visual.",
-		map[string]string{"projector.norm": "model.visual.merger.norm",
-			"projector.fc": "model.visual.merger.linear_fc"}, text)
+	return family.ComposedModel(name, c, "model.visual.", map[string]string{
+		"projector.norm": "model.visual.merger.norm", "projector.fc": "model.visual.merger.linear_fc"}, text)
 }
 
-var _ = family.RegisterTower("qwen3_vl", family.Tower{
-	Facts: configs.TowerKind{Turns: true, Has: []string{"num_position_embeddings",
-		"deepstack_visual_indexes"},
-		Check: func(m configs.Model, fault configs.Report) {
-			checkTable(m, fault)
-			taken := Deepstack.Of(m).Layers
-			checkNamed(m, "deepstack_visual_indexes", taken, fault)
-			if len(taken) > m.Layers {
-				fault("deepstack_visual_indexes", fmt.Sprintf("%d outputs for %d decoder layers",
-					len(taken), m.Layers), "")
-			}
-		}},
+var _ = family.RegisterTower("qwen3_vl", family.Tower{Facts: configs.TowerKind{Turns: true, Has: []string{
+	"num_position_embeddings", "deepstack_visual_indexes"}, Check: func(m configs.Model, fault configs.Report) {
+	checkTable(m, fault)
+	taken := Deepstack.Of(m).Layers
+	checkNamed(m, "deepstack_visual_indexes", taken, fault)
+	if len(taken) > m.Layers {
+		fault("deepstack_visual_indexes", fmt.Sprintf("%d outputs for %d decoder layers",
+			len(taken), m.Layers), "")
+	}
+}},
 	Loong:     map[string]loong.Part{"Qwen3VisionModelConfig": qwen3Tower, "Qwen35VisionConfig": qwen3Tower},
 	Projector: "merger", Source: qwen3TowerSource,
 	Build: func(c configs.Model) *family.Vision {
@@ -114,9 +106,8 @@ var qwen3Tower = loong.Part{Preset: map[string]string{"temporal_patch_size": "2"
 
 // qwen3TowerSource has two names for the linear layers of an MLP, everywhere in the tower.
 func qwen3TowerSource(v *family.Vision) func(string) family.Source {
-	inner, rename := family.FusedSource(v), strings.NewReplacer(".fc1.", ".linear_fc1.", ".fc2.",
-		".linear_fc2.",
-		"deepstack.", "deepstack_merger_list.")
+	inner, rename := family.FusedSource(v),
+		strings.NewReplacer(".fc1.", ".linear_fc1.", ".fc2.", ".linear_fc2.", "deepstack.", "deepstack_merger_list.")
 	return func(name string) family.Source {
 		s := inner(name)
 		s.Name = rename.Replace(s.Name)

@@ -12,12 +12,10 @@ import (
 
 // SigLIP (arXiv:2303.15343): images of one size, a table of positions, no class token, a norm after the
 // last layer. Pixels beyond the last whole patch are not read, as by a convolution.
-var _ = family.RegisterTower("siglip", family.Tower{
-	Facts: configs.TowerKind{Sized: true, Has: []string{"vision_use_head"}, Check: wholePatches},
-	Loong: map[string]loong.Part{"SiglipVisionConfig": {Sized: true,
-		Preset: map[string]string{"hidden_act": "gelu_pytorch_tanh"}}},
-	Projector: "mlp", Source: siglipSource,
-	Build: func(c configs.Model) *family.Vision {
+var _ = family.RegisterTower("siglip", family.Tower{Facts: configs.TowerKind{Sized: true,
+	Has: []string{"vision_use_head"}, Check: wholePatches}, Loong: map[string]loong.Part{
+	"SiglipVisionConfig": {Sized: true, Preset: map[string]string{"hidden_act": "gelu_pytorch_tanh"}}},
+	Projector: "mlp", Source: siglipSource, Build: func(c configs.Model) *family.Vision {
 		t := family.BaseTower(c.Vision)
 		t.PatchBias, t.Taps, t.PostNorm, t.Shuffled = true, 1, c.Vision.FeatLayer == 0, c.Vision.Merge > 1
 		side := c.Vision.ImageSize / c.Vision.Patch
@@ -36,11 +34,9 @@ type poolingKeys struct {
 var poolingHead = configs.Declare("pooling head of a tower", configs.Rules[poolingKeys]{})
 
 var _ = registerLlavaTower("siglip_vision_model", llavaTower{Strategy: "full",
-	Keys: hf.TowerKeys{Preset: map[string]string{"kind": `"siglip"`, "hidden_size": "768",
-		"intermediate_size": "3072", "depth": "12", "num_heads": "12", "image_size": "224",
-		"patch_size": "16", "hidden_act": `"gelu_pytorch_tanh"`, "layer_norm_eps": "1e-6",
-		"vision_use_head": "true"}},
-	Write: func(m hf.Values, vision map[string]any) {
+	Keys: hf.TowerKeys{Preset: map[string]string{"kind": `"siglip"`, "hidden_size": "768", "intermediate_size": "3072",
+		"depth": "12", "num_heads": "12", "image_size": "224", "patch_size": "16", "hidden_act": `"gelu_pytorch_tanh"`,
+		"layer_norm_eps": "1e-6", "vision_use_head": "true"}}, Write: func(m hf.Values, vision map[string]any) {
 		vision["vision_use_head"] = m["vision.vision_use_head"]
 	}})
 
@@ -55,11 +51,9 @@ func wholePatches(m configs.Model, fault configs.Report) {
 
 // siglipNames maps logical names to transformers' SiglipVisionModel.
 var siglipNames = strings.NewReplacer("visual.blocks.", "encoder.layers.", "visual.pos_embed.",
-	"embeddings.position_embedding.",
-	"visual.patch_embed.proj", "embeddings.patch_embedding", ".attn.proj.", ".self_attn.out_proj.", ".attn.",
-	".self_attn.",
-	".norm1.", ".layer_norm1.", ".norm2.", ".layer_norm2.", "visual.post_norm.", "post_layernorm.",
-	"visual.head.", "head.")
+	"embeddings.position_embedding.", "visual.patch_embed.proj", "embeddings.patch_embedding", ".attn.proj.",
+	".self_attn.out_proj.", ".attn.", ".self_attn.", ".norm1.", ".layer_norm1.", ".norm2.", ".layer_norm2.",
+	"visual.post_norm.", "post_layernorm.", "visual.head.", "head.")
 
 // siglipSource maps names to those of SigLIP checkpoints. The patch embedding has the shape of a
 // convolution there, and the probe of the pooling head a leading 1.

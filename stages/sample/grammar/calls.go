@@ -59,8 +59,7 @@ func (c *Calls) Grammar() (*Grammar, error) {
 	if c.Free {
 		from = loosely(c.From)
 	}
-	calls := seq(from, ref("call"), rep(seq(lit(c.Between), ref("call")), max(0, c.Least-1), most),
-		lit(c.To))
+	calls := seq(from, ref("call"), rep(seq(lit(c.Between), ref("call")), max(0, c.Least-1), most), lit(c.To))
 	if c.Least == 0 {
 		calls = opt(calls)
 	}

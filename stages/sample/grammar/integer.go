@@ -17,8 +17,7 @@ func integer(k *keys) (node, error) {
 		key  string
 		move float64 // from the bound to the integer next to it
 		low  bool
-	}{{"minimum", 0, true}, {"exclusiveMinimum", 1, true}, {"maximum", 0, false}, {"exclusiveMaximum", -1,
-		false}} {
+	}{{"minimum", 0, true}, {"exclusiveMinimum", 1, true}, {"maximum", 0, false}, {"exclusiveMaximum", -1, false}} {
 		raw, ok := k.has(b.key)
 		if !ok {
 			continue

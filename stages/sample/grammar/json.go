@@ -28,10 +28,9 @@ func jsonRules() map[string]node {
 	hex := set('0', '9', 'A', 'F', 'a', 'f')
 	digit := set('0', '9')
 	// XXXX of \u for a character that is no surrogate, and for pairs of surrogates
-	unit := alt(seq(set('0', '9', 'A', 'C', 'E', 'F', 'a', 'c', 'e', 'f'), hex, hex, hex),
-		seq(set('D', 'D', 'd', 'd'), set('0', '7'), hex, hex),
-		seq(set('D', 'D', 'd', 'd'), set('8', '9', 'A', 'B', 'a', 'b'), hex, hex, lit(`\u`),
-			set('D', 'D', 'd', 'd'), set('C', 'F', 'c', 'f'), hex, hex))
+	unit := alt(seq(set('0', '9', 'A', 'C', 'E', 'F', 'a', 'c', 'e', 'f'), hex, hex, hex), seq(set('D', 'D', 'd', 'd'),
+		set('0', '7'), hex, hex), seq(set('D', 'D', 'd', 'd'), set('8', '9', 'A', 'B', 'a', 'b'), hex, hex, lit(`\u`),
+		set('D', 'D', 'd', 'd'), set('C', 'F', 'c', 'f'), hex, hex))
 	whole := seq(opt(lit("-")), alt(lit("0"), seq(set('1', '9'), rep(digit, 0, digitsMost-1))))
 	return map[string]node{
 		ruleSpace: opt(alt(lit(" "), seq(lit("\n"), rep(lit(" "), 0, indentMost)))),
@@ -42,12 +41,10 @@ func jsonRules() map[string]node {
 		ruleInt:    whole,
 		ruleNumber: seq(whole, opt(seq(lit("."), rep(digit, 1, digitsMost))),
 			opt(seq(set('E', 'E', 'e', 'e'), opt(set('+', '+', '-', '-')), rep(digit, 1, 2)))),
-		ruleValue: alt(ref(ruleObject), ref(ruleArray), ref(ruleString), ref(ruleNumber), lit("true"),
-			lit("false"),
+		ruleValue: alt(ref(ruleObject), ref(ruleArray), ref(ruleString), ref(ruleNumber), lit("true"), lit("false"),
 			lit("null")),
-		ruleObject: seq(lit("{"), ref(ruleSpace), opt(list(pair(ref(ruleString), ref(ruleValue)), 0, -1)),
-			lit("}")),
-		ruleArray: seq(lit("["), ref(ruleSpace), opt(list(ref(ruleValue), 0, -1)), lit("]")),
+		ruleObject: seq(lit("{"), ref(ruleSpace), opt(list(pair(ref(ruleString), ref(ruleValue)), 0, -1)), lit("}")),
+		ruleArray:  seq(lit("["), ref(ruleSpace), opt(list(ref(ruleValue), 0, -1)), lit("]")),
 	}
 }
 

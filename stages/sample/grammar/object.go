@@ -177,8 +177,7 @@ func (s *schema) text(k *keys) (node, error) {
 	if raw, ok := k.has("format"); ok {
 		var name string
 		if json.Unmarshal(raw, &name) != nil || formats[name] == "" {
-			return node{}, k.fault("format",
-				"is %s, and only date, time, date-time, uuid and ipv4 are supported",
+			return node{}, k.fault("format", "is %s, and only date, time, date-time, uuid and ipv4 are supported",
 				clip(raw))
 		}
 		if expr != "" {

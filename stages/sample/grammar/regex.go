@@ -73,8 +73,7 @@ func (r *regexReader) top(re *syntax.Regexp) (node, error) {
 	for len(parts) > 0 && (parts[0].Op == syntax.OpBeginText || parts[0].Op == syntax.OpBeginLine) {
 		parts, before = parts[1:], seq()
 	}
-	for n := len(parts); n > 0 && (parts[n-1].Op == syntax.OpEndText ||
-		parts[n-1].Op == syntax.OpEndLine); n-- {
+	for n := len(parts); n > 0 && (parts[n-1].Op == syntax.OpEndText || parts[n-1].Op == syntax.OpEndLine); n-- {
 		parts, behind = parts[:n-1], seq()
 	}
 	l := []node{before}

@@ -51,8 +51,7 @@ type schema struct {
 }
 
 // described are keys that say nothing of values.
-var described = []string{"$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "title",
-	"description",
+var described = []string{"$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "title", "description",
 	"default", "examples", "example", "deprecated", "readOnly", "writeOnly", "strict"}
 
 // depthMost bounds schemas within schemas.

@@ -27,11 +27,9 @@ const stepsMost = 1 << 20
 var errSteps = fmt.Errorf("the value took more than %d steps: the schema repeats itself too often", stepsMost)
 
 // known are the keys that a validator holds values to.
-var known = []string{"type", "properties", "required", "additionalProperties", "items", "prefixItems",
-	"minItems", "maxItems",
-	"uniqueItems", "enum", "const", "anyOf", "oneOf", "allOf", "not", "$ref", "pattern", "minLength",
-	"maxLength", "minimum",
-	"maximum", "exclusiveMinimum", "exclusiveMaximum", "minProperties", "maxProperties"}
+var known = []string{"type", "properties", "required", "additionalProperties", "items", "prefixItems", "minItems",
+	"maxItems", "uniqueItems", "enum", "const", "anyOf", "oneOf", "allOf", "not", "$ref", "pattern", "minLength",
+	"maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minProperties", "maxProperties"}
 
 // NewValidator reads a JSON Schema. Unlike Schema, which allows some of a schema's texts, it takes every value that is of
 // the schema, in any order of properties; keys that it does not know are refused, except those that only describe, and

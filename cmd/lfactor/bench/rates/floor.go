@@ -42,8 +42,7 @@ func (s *Step) floor(l *layout.Layout, params int64, p kernels.Peaks) floor {
 		}
 		f.Bytes += savedBytes(tr)
 	}
-	f.Products, f.Attention, f.Bytes = f.Products*float64(s.Pp), f.Attention*float64(s.Pp),
-		f.Bytes*float64(s.Pp)
+	f.Products, f.Attention, f.Bytes = f.Products*float64(s.Pp), f.Attention*float64(s.Pp), f.Bytes*float64(s.Pp)
 	state := 28 // AdamW reads gradient, parameter and both moments and writes all but the gradient
 	if d != tensor.F32 {
 		state += d.Size() // the copy to compute with

@@ -141,12 +141,10 @@ func kernelGroups() (l []kernelGroup) {
 		l = append(l, longGroup("attention", n, longAttention), longGroup("delta rule", n, deltaCases))
 	}
 	for _, n := range []int{4 << 10, 32 << 10} {
-		l = append(l, longGroup("latent attention", n, latentAttention),
-			longGroup("latent heads", n, latentHeads),
+		l = append(l, longGroup("latent attention", n, latentAttention), longGroup("latent heads", n, latentHeads),
 			longGroup("sparse attention", n, sparseAttention))
 	}
-	return append(l,
-		kernelGroup{[]string{"rmsnorm", "layernorm"}, normCases, false},
+	return append(l, kernelGroup{[]string{"rmsnorm", "layernorm"}, normCases, false},
 		kernelGroup{[]string{"swiglu", "swiglu backward", "gelu"}, activationCases, false},
 		kernelGroup{[]string{"cross-entropy", "cross-entropy backward"}, lossCases, false},
 		kernelGroup{[]string{"cross-entropy of logits"}, logitCases, false},
@@ -223,9 +221,8 @@ func lossCases(k *kernelSet) {
 	k.add("cross-entropy", flops, &kernels.Call{Op: kernels.LinearLSE, In: operands(x, head, target),
 		Out: operands(lse, tensor.Make(tensor.F32, benchT), e, top)})
 	k.add("cross-entropy backward", 2*flops, &kernels.Call{Op: kernels.LinearCEBwd,
-		Out: operands(k.randomTensor(benchT, benchW), k.f32(benchV, benchW)),
-		In: operands(x, head, target, lse.Alias(benchT), k.f32(benchT),
-			tensor.Of(tensor.F32, []float32{1}, 1), e, top)})
+		Out: operands(k.randomTensor(benchT, benchW), k.f32(benchV, benchW)), In: operands(x, head, target,
+			lse.Alias(benchT), k.f32(benchT), tensor.Of(tensor.F32, []float32{1}, 1), e, top)})
 }
 
 // logitCases adds the loss over one block of logits that are there already.

@@ -11,8 +11,7 @@ import (
 // longGroup is a kernel of one sequence of n tokens, with its backward.
 func longGroup(what string, n int, build func(k *kernelSet, name string, n int)) kernelGroup {
 	name := fmt.Sprintf(" over %d tokens", n)
-	return kernelGroup{[]string{what + name, what + " backward" + name},
-		func(k *kernelSet) { build(k, name, n) }, true}
+	return kernelGroup{[]string{what + name, what + " backward" + name}, func(k *kernelSet) { build(k, name, n) }, true}
 }
 
 // longAttention is causal attention of one head of width 128.
@@ -39,17 +38,14 @@ func deltaCases(k *kernelSet, name string, n int) {
 		gate.F32()[i], beta.F32()[i] = -x*x/4, 0.5
 	}
 	at := kernels.Attr{F: [2]float64{1e-6}}
-	q, key, v := k.randomTensor(n, keys, width), k.randomTensor(n, keys, width),
-		k.randomTensor(n, values, width)
+	q, key, v := k.randomTensor(n, keys, width), k.randomTensor(n, keys, width), k.randomTensor(n, values, width)
 	in := operands(q, key, v, gate, beta, cu)
 	flops := 6 * float64(n) * values * width * width
 	k.add("delta rule"+name, flops, &kernels.Call{Op: kernels.DeltaRule, In: in,
 		Out: operands(k.randomTensor(n, values, width)), Attr: at})
-	k.add("delta rule backward"+name, 2.5*flops, &kernels.Call{Op: kernels.DeltaRuleBwd,
-		In: append(operands(k.randomTensor(n, values, width)), in...), Attr: at,
-		Out: operands(k.randomTensor(n, keys, width), k.randomTensor(n, keys, width),
-			k.randomTensor(n, values, width),
-			k.f32(n, values), k.f32(n, values))})
+	k.add("delta rule backward"+name, 2.5*flops, &kernels.Call{Op: kernels.DeltaRuleBwd, In: append(
+		operands(k.randomTensor(n, values, width)), in...), Attr: at, Out: operands(k.randomTensor(n, keys, width),
+		k.randomTensor(n, keys, width), k.randomTensor(n, values, width), k.f32(n, values), k.f32(n, values))})
 }
 
 // The shape of latent attention: DeepSeek-V3's widths of the latent, of heads' numbers that turn and that do
@@ -101,8 +97,7 @@ func sparseAttention(k *kernelSet, name string, n int) {
 	s := (n + t) / 2
 	q, keys, v, o := k.randomTensor(t, sparseHeads, d), k.randomTensor(s, 1, d), k.randomTensor(s, 1, e),
 		k.randomTensor(t, sparseHeads, e)
-	lse, idx, at := tensor.Make(tensor.F32, t, sparseHeads), tensor.Make(tensor.I32, t, sparseTop),
-		latentScale(0)
+	lse, idx, at := tensor.Make(tensor.F32, t, sparseHeads), tensor.Make(tensor.I32, t, sparseTop), latentScale(0)
 	flops := 0.0
 	for a := range t {
 		sees := s - t + a + 1

@@ -157,8 +157,7 @@ func Events(mesh topology.Mesh, runs int, see See) (EventRate, error) {
 			return out, err
 		}
 		if short.Events != r.Events || short.Steps[0] != r.Steps[0] {
-			return out, fmt.Errorf("a folded step is another: %v and %v, %d and %d events", short.Steps,
-				r.Steps,
+			return out, fmt.Errorf("a folded step is another: %v and %v, %d and %d events", short.Steps, r.Steps,
 				short.Events, r.Events)
 		}
 		heap := Bare(out.Ranks, int(min(r.Events, 4e6)))
@@ -204,8 +203,7 @@ func eventStep(l *sim.Layout, cores int, o sim.Options) (r *sim.Result, wall, cp
 // describedStep is a step of interleaved pipelines whose passes have two all-reduces over tensor
 // parallelism.
 func describedStep(mesh topology.Mesh) (*sim.Description, error) {
-	p, err := schedule.Build("interleaved", schedule.Shape{Ranks: mesh.Len(topology.PP), Micro: 16,
-		Loops: 2})
+	p, err := schedule.Build("interleaved", schedule.Shape{Ranks: mesh.Len(topology.PP), Micro: 16, Loops: 2})
 	if err != nil {
 		return nil, err
 	}
@@ -220,8 +218,7 @@ func describedStep(mesh topology.Mesh) (*sim.Description, error) {
 				return f
 			}
 			return b
-		},
-		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Ready: true},
+		}, Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Ready: true},
 			{Flops: 100}}}, nil
 }
 
@@ -230,10 +227,8 @@ func describedStep(mesh topology.Mesh) (*sim.Description, error) {
 func describedPrices() sim.Prices {
 	return sim.Prices{Job: func(_ int, _ *actors.Job, s *core.Segment) int64 { return s.Flops + 10 },
 		Link: func(from, to int) sim.Link {
-			return sim.Link{Latency: 3000, PerByte: 0.01, Out: int32(2 * max(0, from)),
-				In: int32(2*max(0, to) + 1)}
-		},
-		Collective: func(ranks []int, bytes int64, _ bool) int64 {
+			return sim.Link{Latency: 3000, PerByte: 0.01, Out: int32(2 * max(0, from)), In: int32(2*max(0, to) + 1)}
+		}, Collective: func(ranks []int, bytes int64, _ bool) int64 {
 			return 2000 + int64(len(ranks))*100 + bytes/100
 		}}
 }

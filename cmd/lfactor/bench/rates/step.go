@@ -96,23 +96,19 @@ func (s *Step) check() error {
 	if s.Batch == 0 {
 		s.Batch = shape.batch
 	}
-	if s.Seq < 0 || s.Batch < 0 || s.Layers < 0 || s.Steps < 1 || s.Threads < 1 || s.Pp < 1 ||
-		s.Batch%s.Pp != 0 {
+	if s.Seq < 0 || s.Batch < 0 || s.Layers < 0 || s.Steps < 1 || s.Threads < 1 || s.Pp < 1 || s.Batch%s.Pp != 0 {
 		return exit.Usagef("--seq, --batch, --layers, --steps, --threads and --pp want positive " +
 			"numbers, and --batch a multiple of --pp")
 	}
-	if s.Model == "" && s.Shape == "llama58m" &&
-		(s.Hidden < 64 || s.Hidden%64 != 0 || s.Inter < 1 || s.Vocab < 1) {
+	if s.Model == "" && s.Shape == "llama58m" && (s.Hidden < 64 || s.Hidden%64 != 0 || s.Inter < 1 || s.Vocab < 1) {
 		return exit.Usagef("--hidden wants a multiple of 64, the size of a head, and --intermediate and --vocab " +
 			"positive numbers")
 	}
 	if s.Cp = max(1, s.Cp); s.Cp > 1 && (s.Batch/s.Pp*s.Seq%(2*s.Cp) != 0 || s.Chunk%(2*s.Cp) != 0) {
-		return exit.Usagef("--cp %d: want microbatches, and chunks, of a multiple of %d tokens", s.Cp,
-			2*s.Cp)
+		return exit.Usagef("--cp %d: want microbatches, and chunks, of a multiple of %d tokens", s.Cp, 2*s.Cp)
 	}
 	if s.Chunk < 0 || s.Chunk > 0 && s.Batch/s.Pp*s.Seq%s.Chunk != 0 {
-		return exit.Usagef("--chunk %d: want a part of a microbatch's %d tokens", s.Chunk,
-			s.Batch/s.Pp*s.Seq)
+		return exit.Usagef("--chunk %d: want a part of a microbatch's %d tokens", s.Chunk, s.Batch/s.Pp*s.Seq)
 	}
 	return nil
 }
@@ -136,9 +132,8 @@ func (s *Step) model() (*family.Model, error) {
 		if layers == 0 {
 			layers = 8
 		}
-		return family.Decoder("llama", family.Spec{Layers: layers, Hidden: s.Hidden, Inter: s.Inter,
-			Heads: heads, KV: heads, HeadDim: 64, Vocab: s.Vocab, Eps: 1e-5,
-			Rope: block.Rope{Dim: 64, Theta: 10000}}), nil
+		return family.Decoder("llama", family.Spec{Layers: layers, Hidden: s.Hidden, Inter: s.Inter, Heads: heads,
+			KV: heads, HeadDim: 64, Vocab: s.Vocab, Eps: 1e-5, Rope: block.Rope{Dim: 64, Theta: 10000}}), nil
 	}
 	c, err := configs.Published("qwen/3-0.6b")
 	if err != nil {
@@ -158,11 +153,10 @@ func (s *Step) layout(m *family.Model) (*layout.Layout, error) {
 		schedule, chunks = "chunkpipe", s.Batch/s.Pp*s.Seq/s.Chunk
 	}
 	mesh := layout.MeshOf(&configs.Plan{PP: s.Pp, DP: 1, TP: 1, CP: s.Cp, Ulysses: 1, EP: 1, ETP: 1})
-	job := &layout.Design{Model: m, Mesh: mesh, Schedule: schedule, Micro: s.Pp,
-		Chunks: chunks, Ring: s.Cp > 1, Zigzag: s.Cp > 1, Zero: min(1, s.Cp-1),
-		Rows: s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: fit.Precisions[s.Precision],
-		Recompute: fit.Recomputes[s.Recompute],
-		Optim:     optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
+	job := &layout.Design{Model: m, Mesh: mesh, Schedule: schedule, Micro: s.Pp, Chunks: chunks,
+		Ring: s.Cp > 1, Zigzag: s.Cp > 1, Zero: min(1, s.Cp-1), Rows: s.Batch / s.Pp * s.Seq,
+		SeqLen: s.Seq, DType: fit.Precisions[s.Precision], Recompute: fit.Recomputes[s.Recompute],
+		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
 	if s.Offload {
 		job.Offload = layout.OffloadFrom
 	}
@@ -264,15 +258,13 @@ func best(a, b kernels.Peaks) kernels.Peaks {
 func (s *Step) train(m *family.Model, l *layout.Layout, res *StepResult) (*profiler.Profiler, error) {
 	s.family = m
 	o := host.RunOptions{Coord: core.RunLayout{First: 1, Last: int64(s.Steps + 1),
-		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-4 }},
-		Batches: s.batches, Ahead: 1,
+		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-4 }}, Batches: s.batches, Ahead: 1,
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				m.Init(1, p, g, dst)
 			}
 			return kind == "param", nil
-		},
-		Observe: func(msg actors.Message) {
+		}, Observe: func(msg actors.Message) {
 			if msg.Text != core.TopicStep {
 				return
 			}
@@ -308,10 +300,8 @@ func (s *Step) batches(int64, int) (out []family.Microbatch, _ error) {
 		mb := family.Microbatch{Cu: []int32{0}}
 		for range s.Batch / s.Pp {
 			for p := range s.Seq {
-				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(s.Vocab))),
-					append(mb.Targets, int32(r.IntN(s.Vocab)))
-				mb.Positions, mb.Weights = append(mb.Positions, int32(p)),
-					append(mb.Weights, 1/float32(s.Batch*s.Seq))
+				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(s.Vocab))), append(mb.Targets, int32(r.IntN(s.Vocab)))
+				mb.Positions, mb.Weights = append(mb.Positions, int32(p)), append(mb.Weights, 1/float32(s.Batch*s.Seq))
 			}
 			mb.Cu = append(mb.Cu, int32(len(mb.IDs)))
 		}

@@ -121,8 +121,7 @@ func Page(r *Report, all []*Report, threads int) ([]byte, error) {
 		entries = append([]entry{row}, entries...) // the newest first
 	}
 	var b bytes.Buffer
-	err := page.Execute(&b, map[string]any{"Report": r, "Tasks": tasks, "Entries": entries,
-		"Rows": rows(r, tasks)})
+	err := page.Execute(&b, map[string]any{"Report": r, "Tasks": tasks, "Entries": entries, "Rows": rows(r, tasks)})
 	return b.Bytes(), err
 }
 

@@ -230,9 +230,8 @@ func describe(ctx context.Context, o Options) (m Machine, err error) {
 	if err := json.Unmarshal(out, &p); err != nil {
 		return m, fmt.Errorf("lfactor bench peak: %w", err)
 	}
-	return Machine{Processor: processor(), Cores: runtime.NumCPU(), Memory: machine.MemoryLimit("/"),
-		OS: runtime.GOOS + "/" + runtime.GOARCH, Kernels: p.Level, FP32: p.FP32, BF16: p.BF16,
-		Bandwidth: p.Bandwidth}, nil
+	return Machine{Processor: processor(), Cores: runtime.NumCPU(), Memory: machine.MemoryLimit("/"), OS: runtime.GOOS +
+		"/" + runtime.GOARCH, Kernels: p.Level, FP32: p.FP32, BF16: p.BF16, Bandwidth: p.Bandwidth}, nil
 }
 
 var errNothing = errors.New("it printed nothing that a score could be read from")

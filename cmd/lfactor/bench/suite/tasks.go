@@ -59,8 +59,7 @@ func demo(name, flag string, target float64, quality, doc string, of func(map[st
 				args = append(args, flag)
 			}
 			return args
-		},
-		Read: func(out []byte) (s Score, err error) {
+		}, Read: func(out []byte) (s Score, err error) {
 			var d map[string]json.RawMessage
 			if err := json.Unmarshal(out, &d); err != nil {
 				return s, err

@@ -57,10 +57,9 @@ func Start(t testing.TB, rules string) *Browser {
 	require.NoError(t, err)
 	out, theirOut, err := os.Pipe()
 	require.NoError(t, err)
-	c := exec.Command(program, "--headless=new", "--no-sandbox", "--remote-debugging-pipe", "--no-first-run",
-		"--disable-gpu",
-		"--disable-background-networking", "--enable-precise-memory-info", "--host-resolver-rules="+rules,
-		"--user-data-dir="+t.TempDir())
+	c := exec.Command(program, "--headless=new", "--no-sandbox", "--remote-debugging-pipe",
+		"--no-first-run", "--disable-gpu", "--disable-background-networking", "--enable-precise-memory-info",
+		"--host-resolver-rules="+rules, "--user-data-dir="+t.TempDir())
 	c.ExtraFiles = []*os.File{theirIn, theirOut}
 	require.NoError(t, c.Start())
 	require.NoError(t, theirIn.Close())

@@ -46,14 +46,12 @@ func (b *Browser) open(t testing.TB, context string, width, height int) *Page {
 	var s struct {
 		ID string `json:"sessionId"`
 	}
-	require.NoError(t, b.call("", "Target.attachToTarget", map[string]any{"targetId": target.ID,
-		"flatten": true}, &s))
+	require.NoError(t, b.call("", "Target.attachToTarget", map[string]any{"targetId": target.ID, "flatten": true}, &s))
 	p := &Page{t: t, b: b, session: s.ID, context: context, status: map[string]int{}}
 	b.mu.Lock()
 	b.pages[s.ID] = p
 	b.mu.Unlock()
-	for _, m := range []string{"Page.enable", "Runtime.enable", "Log.enable", "Network.enable",
-		"Performance.enable"} {
+	for _, m := range []string{"Page.enable", "Runtime.enable", "Log.enable", "Network.enable", "Performance.enable"} {
 		p.do(m, nil, nil)
 	}
 	p.Size(width, height)
@@ -222,8 +220,7 @@ func (p *Page) Dark(dark bool) {
 	p.t.Helper()
 	value := map[bool]string{true: "dark", false: "light"}[dark]
 	p.do("Emulation.setEmulatedMedia",
-		map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": value}}},
-		nil)
+		map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": value}}}, nil)
 }
 
 // Shot writes what the window shows as a PNG.
