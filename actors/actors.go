@@ -1,6 +1,5 @@
-// Package actors is what a behaviour sees: references, messages, jobs and the Context through which alone it
-// acts. Two drivers implement Context: actors/host (wall clock, real devices) and sim (virtual clock,
-// modelled durations).
+// Package actors is what a behaviour sees: references, messages, jobs and the Context through which alone it acts.
+// Two drivers implement Context: actors/host (wall clock, real devices) and sim (virtual clock, modelled durations).
 package actors
 
 import (
@@ -66,14 +65,12 @@ const (
 	Halt   // coordinator → everyone: end
 	Failed // anyone → coordinator: an error that ends the run; Err
 	Report // coordinator → observer: something a user sees; Text is the topic
-	// rank → coordinator: gradients of Step are reduced and kept; Values: as Closed, and squared norms by
-	// parameter
+	// rank → coordinator: gradients of Step are reduced and kept; Values: as Closed, and squared norms by parameter
 	Ready
 	Commit // coordinator → rank: apply the update of Step; Values carry its scalars
 	Join   // rank → coordinator: it is back after it had ended Step times
-	// coordinator → rank: a new Epoch begins from the state of Step; Segment is its source, Port how often
-	// the rank has ended, Member 1 for a rank that has none, Values the commit of Step if there was one,
-	// Text the place in the data
+	// coordinator → rank: a new Epoch begins from the state of Step; Segment is its source, Port how often the rank has
+	// ended, Member 1 for a rank that has none, Values the commit of Step if there was one, Text the place in the data
 	Rewind
 	Rewound // rank → coordinator: it has the state of Step
 	// coordinator → rank: copy the state after Step in memory, for yourself and for Member; Values: the
@@ -85,8 +82,7 @@ const (
 	Kept
 	Give  // coordinator → rank: send Member the state of Step, Segment is its source
 	State // rank → rank: the state of Step, to take; Values as those of Buddy, if it is a copy
-	// from the driver to the coordinator: messages of Epoch were lost between processes that live; Text says
-	// how
+	// from the driver to the coordinator: messages of Epoch were lost between processes that live; Text says how
 	Broken
 	// coordinator → rank: the coordinator before this one has ended, and Epoch begins: say what you hold
 	Claim

@@ -33,8 +33,7 @@ type Origin struct {
 	Place
 }
 
-// Samples returns the places in the global order that the batch covers, each once, in the order of its
-// segments.
+// Samples returns the places in the global order that the batch covers, each once, in the order of its segments.
 func (b *Batch) Samples() []int64 {
 	var out []int64
 	for _, id := range b.SampleIDs {
@@ -103,9 +102,8 @@ func VisionCosts(batches []Batch) []float64 {
 // tokensCap is the most tokens of a rank over the mean that ShareBoth allows.
 const tokensCap = 1.05
 
-// ShareBoth is ShareEvenly by two costs at once, that of the decoder and that of the vision tower: neither
-// makes up for the other where each is a stage of its own. Batches without images are shared out by the
-// one.
+// ShareBoth is ShareEvenly by two costs at once, that of the decoder and that of the vision tower:
+// neither makes up for the other where each is a stage of its own. Batches without images are shared out by the one.
 func ShareBoth(batches []Batch, size int, c pack.Cost) [][]Batch {
 	vision, language := VisionCosts(batches), Costs(batches, c)
 	if !slices.ContainsFunc(vision, func(v float64) bool { return v > 0 }) {
@@ -155,8 +153,7 @@ func newBatch(rows []row, seqLen int, pad int32) Batch {
 	return b
 }
 
-// padding is a segment of n pad tokens that belong to no sample and whose labels are ignored by the
-// loss.
+// padding is a segment of n pad tokens that belong to no sample and whose labels are ignored by the loss.
 func padding(n int, pad int32) segment {
 	return segment{sample: -1, tokens: slices.Repeat([]int32{pad}, n), labels: slices.Repeat([]int32{IgnoreLabel}, n)}
 }

@@ -14,16 +14,14 @@ type Weighted struct {
 }
 
 // blend picks which source gives the next sample: the one that lags most behind its share. It is the rule of
-// Megatron-LM's build_blending_indices, ties to the first, in the same floating-point order, so the picks
-// are the same.
+// Megatron-LM's build_blending_indices, ties to the first, in the same floating-point order, so the picks are the same.
 type blend struct {
 	shares []float64
 	taken  []int64 // samples so far
 	total  int64
 }
 
-// newBlend turns the weights of the sources into shares of 1, with nothing taken from any source
-// yet.
+// newBlend turns the weights of the sources into shares of 1, with nothing taken from any source yet.
 func newBlend(sources []Weighted) blend {
 	b := blend{shares: make([]float64, len(sources)), taken: make([]int64, len(sources))}
 	sum := 0.0

@@ -2,9 +2,8 @@
 //
 // Sources give documents by number. One seeded global order over all sources says which document or window
 // comes at which place; a place in it is a sample's identity, independent of ranks, readers and runs.
-// Windows and packs are cut from that order, so a position in it is all a run must remember to go on exactly
-// where it was, the ledger of places tells which samples a step saw, and quarantine names what could not be
-// read.
+// Windows and packs are cut from that order, so a position in it is all a run must remember to go on exactly where it
+// was, the ledger of places tells which samples a step saw, and quarantine names what could not be read.
 //
 // The package knows no file format and no tokenizer: formats register themselves (package dataset/format),
 // and a tokenizer comes as an Encoder.
@@ -32,9 +31,8 @@ import (
 type Message struct {
 	Role    string // "system", "user", "assistant", "tool", or what the template knows
 	Content string // the text; "" where Raw has content that is not text
-	// Raw is the message as it stood in the file, a JSON object with all its keys (tool calls, reasoning,
-	// parts). A chat template sees it in place of Role and Content. It is nil for messages that have only
-	// these.
+	// Raw is the message as it stood in the file, a JSON object with all its keys (tool calls, reasoning, parts).
+	// A chat template sees it in place of Role and Content. It is nil for messages that have only these.
 	Raw      json.RawMessage
 	Unlearnt bool // an assistant's turn that is there to be read: the loss leaves it out
 }

@@ -2,11 +2,10 @@ package dataset
 
 import "math/bits"
 
-// Draw returns the random bits of one place: it depends on its arguments only, never on what was drawn
-// before, so that a draw is the same on any rank, plan and resumption. block separates uses (dropout of
-// layer 3, noise of the input); element counts within the use. The generator is Philox4x64-10 (Salmon et
-// al., SC 2011) with the counter (element, sample, block, pass) and the key (seed, 0); the first of its four
-// words is returned.
+// Draw returns the random bits of one place: it depends on its arguments only, never on what was drawn before, so that
+// a draw is the same on any rank, plan and resumption. block separates uses (dropout of layer 3, noise of the input);
+// element counts within the use. The generator is Philox4x64-10 (Salmon et al., SC 2011) with the counter (element,
+// sample, block, pass) and the key (seed, 0); the first of its four words is returned.
 func Draw(seed uint64, pass, sample, block, element int64) uint64 {
 	return philox([4]uint64{uint64(element), uint64(sample), uint64(block), uint64(pass)}, [2]uint64{seed, 0})[0]
 }

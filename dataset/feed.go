@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// feeder makes rows in the global order. A block of rows is made at once: a block of windows whose order is
-// shuffled, or the packs of a window of documents. The position of a row is the block's start and the rows
-// used of it.
+// feeder makes rows in the global order. A block of rows is made at once: a block of windows whose order is shuffled,
+// or the packs of a window of documents. The position of a row is the block's start and the rows used of it.
 type feeder struct {
 	cfg    LoaderConfig
 	queues []*docQueue
@@ -153,8 +152,7 @@ type maker struct {
 	cuts  []*cutter // of each source, nil where nothing was cut yet
 }
 
-// make makes the rows of the next step, as packs of whole conversations or as windows of running
-// text.
+// make makes the rows of the next step, as packs of whole conversations or as windows of running text.
 func (m *maker) make() ([]row, error) {
 	if m.cfg.Mode == ModeSFT {
 		return m.packs()

@@ -56,8 +56,7 @@ type Continuer interface {
 // data alone, and not certain to come again, so that the document is not quarantined: it ends the step.
 var ErrStuck = errors.New("the encoder came to no end")
 
-// Encode makes ids of a text, by the encoder's TryEncode if it has one, which may fail where Encode cannot
-// say so.
+// Encode makes ids of a text, by the encoder's TryEncode if it has one, which may fail where Encode cannot say so.
 func Encode(enc Encoder, text string, addSpecial bool) ([]int32, error) {
 	if e, ok := enc.(interface {
 		TryEncode(text string, addSpecial bool) ([]int32, error)

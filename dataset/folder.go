@@ -91,8 +91,7 @@ func inFolder(dir, named string) ([]string, error) {
 	return found[names[0]], nil
 }
 
-// formatOfFile is the name of the format that a file looks like, "" where it looks like none in
-// particular.
+// formatOfFile is the name of the format that a file looks like, "" where it looks like none in particular.
 func formatOfFile(path string) (string, error) {
 	head, err := headOf(path)
 	if err != nil {

@@ -70,8 +70,7 @@ func (t Tags) String() string {
 	return old
 }
 
-// Name is the key or value that a part of the data has: as given, or the usual one unless only what has a
-// name is read.
+// Name is the key or value that a part of the data has: as given, or the usual one unless only what has a name is read.
 func (t Tags) Name(given, usual string) string {
 	if given == "" && !t.Only {
 		return usual
@@ -105,8 +104,7 @@ type Format struct {
 	Any bool
 	// Open returns the documents at a path.
 	Open func(path string, o Options) (Source, error)
-	// Blend returns the sources that a path blends and their shares, which add up to 1. nil for formats of
-	// one source.
+	// Blend returns the sources that a path blends and their shares, which add up to 1. nil for formats of one source.
 	Blend func(path string, o Options) ([]Weighted, error)
 	// Write puts documents into a directory. Open, given the path and the options it returns, finds the same
 	// ones again: the format's claim, which a test holds it to.
@@ -142,9 +140,8 @@ var refusals struct {
 	list []func(path string, head []byte) string
 }
 
-// Refuse adds data that is known and not read: why returns what it is and what to do about it, "" for other
-// data. head is the start of a file, nil for a directory. Files of formats call it in a variable's
-// declaration.
+// Refuse adds data that is known and not read: why returns what it is and what to do about it, "" for other data.
+// head is the start of a file, nil for a directory. Files of formats call it in a variable's declaration.
 func Refuse(why func(path string, head []byte) string) bool {
 	refusals.Lock()
 	defer refusals.Unlock()
@@ -173,8 +170,7 @@ func Formats() []Format {
 	return out
 }
 
-// headBytes is how much of a file the formats may look at to tell whether it is theirs: more than one block
-// of zstd.
+// headBytes is how much of a file the formats may look at to tell whether it is theirs: more than one block of zstd.
 const headBytes = 192 << 10
 
 // Open returns the documents at a path, in the format that Options name or that the path and its start look
@@ -188,8 +184,7 @@ func Open(path string, o Options) (Source, error) {
 	return openAll(paths, o)
 }
 
-// openAll opens the paths as one source, in their order. If one fails, those that are open are
-// closed again.
+// openAll opens the paths as one source, in their order. If one fails, those that are open are closed again.
 func openAll(paths []string, o Options) (Source, error) {
 	var sources []Source
 	for _, p := range paths {
@@ -236,8 +231,7 @@ func OpenBlend(path string, o Options) ([]Weighted, error) {
 	return []Weighted{{s, 1}}, nil
 }
 
-// openOne opens one path in the format that was asked for or found. Errors name it without its
-// secrets.
+// openOne opens one path in the format that was asked for or found. Errors name it without its secrets.
 func openOne(path string, o Options) (Source, error) {
 	f, err := formatOf(path, o)
 	if err != nil {

@@ -12,9 +12,8 @@ import (
 	"sort"
 )
 
-// Ledger records which samples each committed step saw, in a file that only grows: a header, and for each
-// step a record of its length, its CRC-32C and its content. A record that a crash cut off is dropped when
-// the file is opened.
+// Ledger records which samples each committed step saw, in a file that only grows: a header, and for each step a record
+// of its length, its CRC-32C and its content. A record that a crash cut off is dropped when the file is opened.
 //
 // Content: step (varint), the position at its start (length varint, JSON), the number of samples (varint),
 // and the samples' places as differences (zigzag varints).

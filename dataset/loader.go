@@ -37,8 +37,7 @@ type LoaderConfig struct {
 	// spread a long one. 0 means 64 to 1024, by their length, and for such sources 10,000, but not more than
 	// 256 MiB of ids. A resumed run reads the windows under way again.
 	Shuffle int
-	// Sequential takes documents in the order of their sources, and neither windows nor pieces change
-	// places.
+	// Sequential takes documents in the order of their sources, and neither windows nor pieces change places.
 	Sequential bool
 	Vocab      int     // ids of the model: a document with others is bad; 0 for no check
 	Packing    Packing // of ModeSFT; "" means PackBestFit
@@ -314,8 +313,7 @@ func (l *Loader) prepared(step int64) (stepResult, bool) {
 	return r, r.step == step && r.err == nil
 }
 
-// remember keeps the position from which a step was made, so that a run can go back to it; old ones
-// are dropped.
+// remember keeps the position from which a step was made, so that a run can go back to it; old ones are dropped.
 func (l *Loader) remember(r stepResult) {
 	l.starts[r.step] = r.start
 	delete(l.starts, r.step-startsMax)

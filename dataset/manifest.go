@@ -13,9 +13,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
-// Generation is shards that have come to a growing data set together: an event of its ledger. Each is one
-// line of JSON in a file that only grows, and names the line before by its hash, so that what was said is
-// never taken back.
+// Generation is shards that have come to a growing data set together: an event of its ledger. Each is one line of JSON
+// in a file that only grows, and names the line before by its hash, so that what was said is never taken back.
 type Generation struct {
 	Number int64   `json:"generation"` // from 0
 	Shards []Shard `json:"shards,omitempty"`

@@ -2,10 +2,9 @@ package dataset
 
 import "math/bits"
 
-// Permutation is a random order of 0 … n-1 that takes no memory: each place is computed. It is a Feistel
-// network of permutationRounds rounds on the smallest even number of bits that holds n, walked until it
-// lands below n (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), in fewer than four steps
-// on average.
+// Permutation is a random order of 0 … n-1 that takes no memory: each place is computed. It is a Feistel network of
+// permutationRounds rounds on the smallest even number of bits that holds n, walked until it lands below n (Black and
+// Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), in fewer than four steps on average.
 type Permutation struct {
 	n    uint64
 	half int // bits of one half
@@ -70,8 +69,7 @@ func (fileOrder) At(i int64) int64 { return i }
 // megabytes where shards are gigabytes.
 const orderRuns = 2560
 
-// newOrder returns the order of n documents in a pass, within windows of a number of documents; 0 means one
-// of all.
+// newOrder returns the order of n documents in a pass, within windows of a number of documents; 0 means one of all.
 func newOrder(n, window int64, seed uint64, pass, source int64) order {
 	if window <= 0 || window >= n {
 		p := NewPermutation(n, seed, pass, blockOrder, source)

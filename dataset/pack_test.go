@@ -57,8 +57,7 @@ func TestPackByHand(t *testing.T) {
 	require.Equal(t, [][]int{{0, 2}, {1}}, PackFirstFit.pack([]int{5, 6, 2}, 8))
 }
 
-// A packed row holds whole conversations, each a segment of its own with the answer to be learnt, and
-// padding.
+// A packed row holds whole conversations, each a segment of its own with the answer to be learnt, and padding.
 func TestSFTRows(t *testing.T) {
 	src := chatSource("s", 37)
 	for _, packing := range []Packing{PackNone, PackFirstFit, PackBestFit} {

@@ -17,12 +17,11 @@ import (
 const pathsMax = 1 << 20
 
 // ExpandPaths returns the files that a path means: braces first ("s-{000..010}.tar", "{train,val}.tar",
-// nested and several, in their own order), then wild cards ("s-*.tar", sorted). A path that exists is taken
-// as it is. An unclosed brace, or one that holds neither a comma nor a range, stands for itself, as in a
-// shell.
+// nested and several, in their own order), then wild cards ("s-*.tar", sorted). A path that exists is taken as it is.
+// An unclosed brace, or one that holds neither a comma nor a range, stands for itself, as in a shell.
 //
-// A folder of Hugging Face's cache ("datasets--ORG--NAME") means the data files of the revision that its
-// refs/main names.
+// A folder of Hugging Face's cache ("datasets--ORG--NAME") means the data files of the revision that
+// its refs/main names.
 func ExpandPaths(path string) ([]string, error) {
 	if _, err := os.Lstat(path); err == nil {
 		if files, err := hubFiles(path); files != nil || err != nil {
@@ -82,8 +81,7 @@ func hubFiles(path string) ([]string, error) {
 	return out, nil
 }
 
-// hasWildCard says whether a path names files by wild cards. Behind the question mark of a URL comes its
-// query.
+// hasWildCard says whether a path names files by wild cards. Behind the question mark of a URL comes its query.
 func hasWildCard(path string) bool {
 	if s := store.Scheme(path); s == "http" || s == "https" {
 		path, _, _ = strings.Cut(path, "?")
@@ -99,8 +97,7 @@ func glob(pattern string) ([]string, error) {
 	return filepath.Glob(pattern)
 }
 
-// ExpandBraces returns the words that patterns with braces stand for, at most pathsMax of each; no file
-// needs to exist.
+// ExpandBraces returns the words that patterns with braces stand for, at most pathsMax of each; no file needs to exist.
 func ExpandBraces(patterns ...string) (out []string, err error) {
 	for _, p := range patterns {
 		words, err := expandBraces(p)
@@ -204,8 +201,7 @@ func splitTop(s string) (parts []string) {
 	return append(parts, s[from:])
 }
 
-// braceRange returns the numbers of "a..b" or "a..b..step"; they are as wide as the wider end where one
-// begins with 0.
+// braceRange returns the numbers of "a..b" or "a..b..step"; they are as wide as the wider end where one begins with 0.
 func braceRange(s string) ([]string, error) {
 	ends := strings.Split(s, "..")
 	if len(ends) != 2 && len(ends) != 3 {
@@ -237,8 +233,7 @@ func braceRange(s string) ([]string, error) {
 	return out, nil
 }
 
-// leadsWithZero tells whether a number is written with leading zeros, which ranges in braces then
-// keep.
+// leadsWithZero tells whether a number is written with leading zeros, which ranges in braces then keep.
 func leadsWithZero(s string) bool {
 	s = strings.TrimPrefix(s, "-")
 	return len(s) > 1 && s[0] == '0'

@@ -26,8 +26,7 @@ type SourcePosition struct {
 	Given int64 `json:"given,omitempty"` // windows that the last of these gave
 }
 
-// OrderError says that a position belongs to another order of the data: other sources, seed, weights or
-// cutting.
+// OrderError says that a position belongs to another order of the data: other sources, seed, weights or cutting.
 type OrderError struct{ Have, Want string }
 
 func (e *OrderError) Error() string {

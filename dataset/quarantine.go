@@ -10,8 +10,7 @@ import (
 	"sync"
 )
 
-// Budget is how many documents of a run may be bad before it stops. A run goes on while either allowance
-// holds.
+// Budget is how many documents of a run may be bad before it stops. A run goes on while either allowance holds.
 // In the words of the field: dead-letter queue.
 type Budget struct {
 	Count    int64   // so many bad documents are fine

@@ -137,9 +137,8 @@ func (h *hold) ahead(m *Media) {
 	})
 }
 
-// Take returns what Prepare made of the medium, which is the caller's then. It is made anew where memory did
-// not hold it, or where it was taken before. An error is one of the moment: it could be made once, before
-// the sample was packed.
+// Take returns what Prepare made of the medium, which is the caller's then. It is made anew where memory did not hold
+// it, or where it was taken before. An error is one of the moment: it could be made once, before the sample was packed.
 func (m *Media) Take() (v any, err error) {
 	r := m.ready
 	if r == nil {

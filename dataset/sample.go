@@ -20,9 +20,8 @@ type Media struct {
 	Kind  MediaKind
 	Key   string // the sample's key, a dot and the file's name behind it, for messages
 	Bytes []byte // the file's content; it must not be changed
-	// Spans are the places of the tokens that the encoder's output fills, in order. In a Sample they count
-	// from its first token, in a Batch from its first row's. An image has one; a video may have one a
-	// frame.
+	// Spans are the places of the tokens that the encoder's output fills, in order. In a Sample they count from its
+	// first token, in a Batch from its first row's. An image has one; a video may have one a frame.
 	Spans []Span
 
 	ready *ready // what LoaderConfig.Prepare makes of it, or nil
@@ -51,8 +50,7 @@ type SampleEncoder interface {
 
 // MediaExpander knows a model's tokens for media. It is used by several goroutines at once.
 type MediaExpander interface {
-	// Mark returns the id that a chat template writes for one image, video or sound, and whether there is
-	// one.
+	// Mark returns the id that a chat template writes for one image, video or sound, and whether there is one.
 	Mark(kind MediaKind) (id int32, ok bool)
 	// Expand returns the tokens that come in place of the mark, and the stretches of them that the encoder's
 	// output fills. n is how many media the conversation has, which some models go by. It looks at the

@@ -12,8 +12,7 @@ type Visit func(i int64, d *Document, bad *BadSample) error
 
 // Streamer is a source that reads documents in a row with less work than one by one.
 type Streamer interface {
-	// Stream gives documents from to to-1 in order, 0 <= from <= to <= Len. An error of visit ends it and is
-	// returned.
+	// Stream gives documents from to to-1 in order, 0 <= from <= to <= Len. An error of visit ends it and is returned.
 	Stream(ctx context.Context, from, to int64, visit Visit) error
 }
 
@@ -56,8 +55,7 @@ func (c *concat) Stream(ctx context.Context, from, to int64, visit Visit) error 
 	return nil
 }
 
-// Sources returns the sources that a source is made of, one after the other: itself, unless it is of
-// several.
+// Sources returns the sources that a source is made of, one after the other: itself, unless it is of several.
 func Sources(s Source) []Source {
 	if c, ok := s.(*concat); ok {
 		return c.sources

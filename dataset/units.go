@@ -17,8 +17,7 @@ type Sized interface {
 
 // Parted is a source of tokens that reads a part of a document by itself.
 type Parted interface {
-	// ReadPart returns document i with its tokens from to to-1 alone, 0 <= from <= to <= the document's
-	// size.
+	// ReadPart returns document i with its tokens from to to-1 alone, 0 <= from <= to <= the document's size.
 	ReadPart(i, from, to int64) (Document, error)
 }
 
@@ -41,8 +40,7 @@ func sizesOf(s Source, from int64, out []int64) error {
 }
 
 const (
-	// unitStride is after how many documents the number of units before is remembered: 8 bytes for so many
-	// documents.
+	// unitStride is after how many documents the number of units before is remembered: 8 bytes for so many documents.
 	unitStride = 256
 	// pieceRows is how many rows a piece of a text should have: one for certain, and rarely two.
 	// pieceBytesMin is the least that it has in bytes.
@@ -52,9 +50,8 @@ const (
 	piecesMax = 256
 )
 
-// units are what is permuted in a source: its documents, and where their sizes are known the pieces of long
-// ones, which would otherwise fill many rows one after the other. They are numbered in the order of the
-// source.
+// units are what is permuted in a source: its documents, and where their sizes are known the pieces of long ones,
+// which would otherwise fill many rows one after the other. They are numbered in the order of the source.
 type units struct {
 	source Source
 	n      int64
@@ -94,8 +91,7 @@ const (
 	measureBytes     = 16 << 10
 )
 
-// measure finds how many bytes of a text a piece is to have, from the starts of some documents all over the
-// source.
+// measure finds how many bytes of a text a piece is to have, from the starts of some documents all over the source.
 func (u *units) measure(enc Encoder) error {
 	bytes, ids := 0, 0
 	n := min(measureDocuments, u.source.Len())

@@ -62,8 +62,7 @@ func (c *concat) Read(i int64) (Document, error) {
 	return c.sources[k].Read(i)
 }
 
-// Fingerprint depends on the sources and on their order, which decides the numbers of the
-// documents.
+// Fingerprint depends on the sources and on their order, which decides the numbers of the documents.
 func (c *concat) Fingerprint() string {
 	var all []string
 	for _, s := range c.sources {

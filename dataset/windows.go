@@ -47,9 +47,8 @@ type window struct {
 }
 
 // cutter cuts the windows of one source. A unit that fills rows alone gives those first, from its start on.
-// What it has beyond them is joined with what others have, in the order of the units, so that no token is
-// left out and most rows of a long document are of that alone. In files' order (Sequential) all units are
-// joined.
+// What it has beyond them is joined with what others have, in the order of the units, so that no token is left out and
+// most rows of a long document are of that alone. In files' order (Sequential) all units are joined.
 //
 // Its state is a function of a SourcePosition: the unit and token where what is joined begins, how many
 // units were opened from there, and how many rows the last of them gave.

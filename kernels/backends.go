@@ -54,8 +54,7 @@ type Ailing interface {
 	Ails() []string
 }
 
-// Describe lists the devices of this machine beside the processor, a line each, and the kinds that other
-// builds have.
+// Describe lists the devices of this machine beside the processor, a line each, and the kinds that other builds have.
 func Describe() (lines []string) {
 	for _, name := range slices.Sorted(maps.Keys(builtWith)) {
 		m, ok := makers[name]
@@ -108,8 +107,8 @@ func OnProcessor(device string) bool {
 // builtWith are the tags of the builds that have a device.
 var builtWith = map[string]string{"cuda": "cuda", "xpu": "xpu"}
 
-// Open makes a backend by the name of its device: cpu, cuda, cuda:1, auto. Those that hold threads or memory
-// implement io.Closer.
+// Open makes a backend by the name of its device: cpu, cuda, cuda:1, auto. Those that hold threads or
+// memory implement io.Closer.
 func Open(device string, o Options) (Backend, error) {
 	if device == Auto {
 		device = automatic()
@@ -144,9 +143,8 @@ func Close(b Backend) {
 	}
 }
 
-// Peaks are rates of a device measured with nothing but the instructions in question: what the rates of
-// operations are compared with. They drift by some 10 % with the clock and with neighbours, so measure both
-// in one run.
+// Peaks are rates of a device measured with nothing but the instructions in question: what the rates of operations are
+// compared with. They drift by some 10 % with the clock and with neighbours, so measure both in one run.
 type Peaks struct {
 	MultiplyAdd float64 // float32 multiply-adds in registers on one thread, flops a second
 	// products of bfloat16 in registers on one thread, flops a second; 0 without instructions for them

@@ -20,8 +20,7 @@ type operand struct {
 	variadic bool // repeats the operand before it
 }
 
-// dim is one dimension of an operand: a letter, "c+1", a number, or "..." for any leading or trailing
-// dimensions.
+// dim is one dimension of an operand: a letter, "c+1", a number, or "..." for any leading or trailing dimensions.
 type dim struct {
 	text string
 	slot int // of the letter in a binding, -1 for a number
@@ -281,8 +280,7 @@ func (b *binding) elsewhere(d dim) int {
 	return b.dims[d.slot].n + d.more
 }
 
-// dtype checks the type of an operand. A is the type of activations, which is the same for all
-// operands that have it.
+// dtype checks the type of an operand. A is the type of activations, which is the same for all operands that have it.
 func (b *binding) dtype(o operand, t *tensor.Tensor) error {
 	for _, d := range o.dtypes {
 		if d.slot < 0 {

@@ -32,8 +32,7 @@ type Device interface {
 	Then(f func())
 }
 
-// Reached is memory whose contents the host gets at by copies, as a Device's, and as that of tensors parked
-// beside one.
+// Reached is memory whose contents the host gets at by copies, as a Device's, and as that of tensors parked beside one.
 type Reached interface {
 	tensor.Memory
 	// Read copies a tensor to the host when what was issued to fill it has finished.
@@ -45,11 +44,10 @@ type Reached interface {
 // Timed is a device that knows when it ran a call, which is later than when the call was issued.
 type Timed interface {
 	Device
-	// Watch has every later call told to begin when it is issued, which is before Run returns, and what
-	// begin returned told between which instants the device ran it. Calls that wait to be launched with
-	// others count to the call that launches them. It returns when what was watched so far has been told,
-	// and with nil nothing is watched any more; false where the device cannot tell. What it is told must not
-	// call the device.
+	// Watch has every later call told to begin when it is issued, which is before Run returns, and what begin returned
+	// told between which instants the device ran it. Calls that wait to be launched with others count to the call that
+	// launches them. It returns when what was watched so far has been told, and with nil nothing is watched any more;
+	// false where the device cannot tell. What it is told must not call the device.
 	Watch(begin func(c *Call) (ran func(start, end time.Time))) bool
 }
 
@@ -162,8 +160,7 @@ func Ints(b Backend, t *tensor.Tensor) []int32 {
 	return out
 }
 
-// Host is a tensor with the same contents on the host: itself, with a reference of its own, if it lies
-// there.
+// Host is a tensor with the same contents on the host: itself, with a reference of its own, if it lies there.
 func Host(b Backend, t *tensor.Tensor) *tensor.Tensor {
 	if t.OnHost() {
 		return t.Retain()

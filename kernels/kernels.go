@@ -1,15 +1,12 @@
-// Package kernels names the operations that a backend offers and states the contract of each. It holds no
-// arithmetic: kernels/ref defines every operation in plain loops, and each backend passes
-// kernels/kernelstest.
+// Package kernels names the operations that a backend offers and states the contract of each. It holds no arithmetic:
+// kernels/ref defines every operation in plain loops, and each backend passes kernels/kernelstest.
 //
-// Letters of shapes: t tokens (rows of a packed microbatch) · s key tokens · k, d input width · n, f output
-// width · h query heads · g key/value heads · v vocabulary · r rotary pairs · c sequences. "A" is the
-// activation dtype: f32, bf16 or f16, the same for all A operands of a call. "..." is any leading
-// dimensions, taken as rows.
+// Letters of shapes: t tokens (rows of a packed microbatch) · s key tokens · k, d input width · n, f output width
+// · h query heads · g key/value heads · v vocabulary · r rotary pairs · c sequences. "A" is the activation dtype:
+// f32, bf16 or f16, the same for all A operands of a call. "..." is any leading dimensions, taken as rows.
 //
-// Every sum is taken in float32 or wider, in an order that depends on the shape only: never on the number of
-// threads. A call reads all of In and writes all of Out; Out may not alias In unless the contract says "in
-// place".
+// Every sum is taken in float32 or wider, in an order that depends on the shape only: never on the number of threads.
+// A call reads all of In and writes all of Out; Out may not alias In unless the contract says "in place".
 //
 // A NaN or infinity is carried on to every result that depends on it; attention may also spread one within
 // its sequence, and a convolution to places beside. Subnormal float32 and bf16 numbers may count as zero in
@@ -47,8 +44,7 @@ type Call struct {
 	Passing bool
 }
 
-// TakesEpilogues reports whether an operation may have Call.Then: products with a matrix, and those towards
-// the input.
+// TakesEpilogues reports whether an operation may have Call.Then: products with a matrix, and those towards the input.
 func TakesEpilogues(op Op) bool {
 	switch op {
 	case Linear, LinearDX, PackedLinear, PackedLinearDX:
@@ -68,9 +64,8 @@ func Epilogue(op Op) bool {
 	return false
 }
 
-// Backend runs operations on one device. Run returns when the results may be read (a backend with streams
-// orders calls of one Backend value and synchronises in Sync). Operands that break the contract are our bug:
-// Run panics.
+// Backend runs operations on one device. Run returns when the results may be read (a backend with streams orders calls
+// of one Backend value and synchronises in Sync). Operands that break the contract are our bug: Run panics.
 type Backend interface {
 	Name() string
 	Run(c *Call)
@@ -83,8 +78,7 @@ type Spec struct {
 	Op  Op
 	Sig string // operands with shapes and dtypes: "x[t,k]A w[n,k]A bias[n]A? -> y[t,n]A"
 	Doc string // formula, attributes, order of sums
-	// Flops gives the floating-point operations of a call from its operand shapes; nil is one an output
-	// element.
+	// Flops gives the floating-point operations of a call from its operand shapes; nil is one an output element.
 	Flops func(in, out [][]int) int64
 	// Products gives the matrix products of which a call consists, nil where it does not. They have all of
 	// its operations, but that rows are shared evenly among groups.
@@ -97,8 +91,7 @@ var (
 	specsAt = map[Op]int{}
 )
 
-// register enters operations. One that is given by its matrix products has its count of operations
-// from them.
+// register enters operations. One that is given by its matrix products has its count of operations from them.
 func register(s ...Spec) bool {
 	for i := range s {
 		if f := s[i].Products; f != nil && s[i].Flops == nil {

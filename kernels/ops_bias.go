@@ -12,10 +12,9 @@ const (
 	AttentionBiasBwd Op = "attention_bias_bwd"
 )
 
-// The bias is a table of distances and heads, and not a matrix of scores: sequences of any lengths, packed
-// in one call, share it, it has as many numbers as distances that differ, and its gradient is that of a
-// table. A bias by buckets is the rows of another table, one a distance (take), and beyond the reach of the
-// buckets it does not change.
+// The bias is a table of distances and heads, and not a matrix of scores: sequences of any lengths, packed in one call,
+// share it, it has as many numbers as distances that differ, and its gradient is that of a table. A bias by buckets is
+// the rows of another table, one a distance (take), and beyond the reach of the buckets it does not change.
 var _ = register(Spec{Op: AttentionBias, Sig: "q[t,h,d]A k[s,g,d]A v[s,g,e]A cu_q[c+1]i32 cu_k[c+1]i32 " +
 	"bias[r,h]A|f32 -> o[t,h,e]A lse[t,h]f32", Flops: attnFlops, Source: "arXiv:1910.10683", Doc: "attention " +
 	"whose scores are F[0]·q·k + bias[m + min(max(j - i, -m), m), head] for query i and key j, counted " +

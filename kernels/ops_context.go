@@ -46,8 +46,7 @@ func init() {
 	extra[AttentionPartBwd] = func(c *Call) error { return checkPart(c.In[1], c.In[2], c.In[6:], c.Attr) }
 }
 
-// checkBorders checks the bounds of the sequences of queries and of keys, which need not be equally
-// many tokens.
+// checkBorders checks the bounds of the sequences of queries and of keys, which need not be equally many tokens.
 func checkBorders(cuQ, cuK *tensor.Tensor) error {
 	if err := checkCu("cu_q", cuQ, 1<<31-1); err != nil {
 		return err

@@ -11,9 +11,8 @@ import (
 // lie, and a product with the weights writes rows. Weights are [f, c/g, k…] as PyTorch has them, so that
 // checkpoints and their gradients need no other order; a backend packs them for its products.
 //
-// A transposed convolution is the gradient to the input of a convolution: conv_transpose of x with weights
-// [in, out/g, k…] is conv_dx, its gradient to x is conv, and that to its weights conv_dw with x and dy in
-// each other's place.
+// A transposed convolution is the gradient to the input of a convolution: conv_transpose of x with weights [in, out/g,
+// k…] is conv_dx, its gradient to x is conv, and that to its weights conv_dw with x and dy in each other's place.
 const (
 	Conv   Op = "conv"
 	ConvDX Op = "conv_dx"

@@ -87,8 +87,7 @@ func spaceShape(x, y *tensor.Tensor) error {
 	return nil
 }
 
-// checkWindowed wants the size that windows of a call give of that of x; pooled tells whether they have a
-// size.
+// checkWindowed wants the size that windows of a call give of that of x; pooled tells whether they have a size.
 func checkWindowed(c *Call, x, y *tensor.Tensor, pooled bool) error {
 	if err := spaceShape(x, y); err != nil {
 		return err
@@ -129,8 +128,7 @@ func PermuteAttr(order []int) (at Attr) {
 	return at
 }
 
-// checkPermute checks that the order names each axis once and that the output has the axes in that
-// order.
+// checkPermute checks that the order names each axis once and that the output has the axes in that order.
 func checkPermute(c *Call) error {
 	x, y := c.In[0], c.Out[0]
 	order := Order(c.Attr, len(x.Shape))

@@ -165,8 +165,7 @@ func AdamW8Scalars(c *Call) (k AdamW8Hyper, ok bool) {
 		rootInv: float32(1 / math.Sqrt(h[HyperCorrection2]))}, clip[ClipOverflow] != 1
 }
 
-// AdamW8Block updates block i of a call and writes all but the model's copy; room is as long as a block,
-// twice.
+// AdamW8Block updates block i of a call and writes all but the model's copy; room is as long as a block, twice.
 func AdamW8Block(c *Call, k *AdamW8Hyper, i int, room []float32) {
 	sm, sv := c.Out[3].F32(), c.Out[4].F32()
 	n := c.In[0].Len() / len(sm)

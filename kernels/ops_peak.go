@@ -5,8 +5,7 @@ import (
 	"math"
 )
 
-// Operations that keep scores of attention from growing (QK-clip); their specifications say what they
-// compute.
+// Operations that keep scores of attention from growing (QK-clip); their specifications say what they compute.
 const (
 	AttentionPeak Op = "attention_peak"
 	PeakClip      Op = "peak_clip"

@@ -2,8 +2,7 @@ package kernels
 
 import "fmt"
 
-// Operations that encoders of images need beyond those of decoders: layer norm, plain activations, rows by
-// index.
+// Operations that encoders of images need beyond those of decoders: layer norm, plain activations, rows by index.
 const (
 	LayerNorm   Op = "layernorm"
 	LayerNormDX Op = "layernorm_dx"

@@ -11,9 +11,8 @@ const (
 	LowChoice Op = "low_choice"
 )
 
-// The numbers of a choice [1, ChoiceLen]: whether the products with a weight are of operands of few bits
-// now, and what is known of their error. It is state of a run: what LowChoice makes of one step's errors
-// holds for the next.
+// The numbers of a choice [1, ChoiceLen]: whether the products with a weight are of operands of few bits now,
+// and what is known of their error. It is state of a run: what LowChoice makes of one step's errors holds for the next.
 const (
 	ChoiceStay    = iota // steps for which the products are still in the model's own type; 0 is in few bits
 	ChoiceNext           // steps until errors are looked at again; 0 is now
@@ -46,12 +45,10 @@ const (
 	WatchColumns = 128
 )
 
-// Beyond is what a number is of the greatest of a format at least to count as cut: the scale itself is
-// rounded.
+// Beyond is what a number is of the greatest of a format at least to count as cut: the scale itself is rounded.
 const Beyond = 1 + 1e-6
 
-// Watch says when products that should be of operands of few bits are in the model's own type. The zero
-// value is never.
+// Watch says when products that should be of operands of few bits are in the model's own type. The zero value is never.
 type Watch struct {
 	Limit float64 // of the relative error of products; 0 for none
 	Lost  float64 // of the share of numbers that become 0 or are beyond the greatest; 0 for none
@@ -73,8 +70,7 @@ func ChoiceOperand(op Op) int {
 	return 2
 }
 
-// Plainly reports whether the operands of a call are taken as they are, because of the choice that is
-// operand i.
+// Plainly reports whether the operands of a call are taken as they are, because of the choice that is operand i.
 func Plainly(c *Call, i int) bool {
 	t := optional(c.In, i)
 	return t != nil && t.F32()[ChoiceStay] > 0

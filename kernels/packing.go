@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// PackedForm is a way in which a matrix that does not learn lies in memory in few bits, row by row: codes
-// of 4 or 8 bits from the low ones on, filled up to whole 32-bit words; then a float32 scale for each
-// group of columns; then, with Zeros, the groups' zeros as bytes, filled up likewise. A number is
-// (Table[code] - zero)·scale, in float32.
+// PackedForm is a way in which a matrix that does not learn lies in memory in few bits, row by row: codes of 4 or
+// 8 bits from the low ones on, filled up to whole 32-bit words; then a float32 scale for each group of columns;
+// then, with Zeros, the groups' zeros as bytes, filled up likewise. A number is (Table[code] - zero)·scale, in float32.
 type PackedForm struct {
 	Name                string
 	Bits                int
@@ -171,9 +170,8 @@ func (p Packing) Decode(dst []float32, row []byte, k, from int) {
 	}
 }
 
-// Pack sets a row in memory to numbers, each to the nearest that its group has: of the greatest magnitude in
-// the group over the greatest number of the form, of two the one with the lower code. Integers are symmetric
-// around the middle.
+// Pack sets a row in memory to numbers, each to the nearest that its group has: of the greatest magnitude in the group
+// over the greatest number of the form, of two the one with the lower code. Integers are symmetric around the middle.
 func (p Packing) Pack(row []byte, x []float32) {
 	f, k := &PackedForms[p.Form], len(x)
 	size := p.Group

@@ -52,8 +52,7 @@ type Grain struct {
 	Most float32
 }
 
-// Whole reports whether all of a matrix shares one scale, and Global whether scales of blocks depend on all
-// of it.
+// Whole reports whether all of a matrix shares one scale, and Global whether scales of blocks depend on all of it.
 func (g Grain) Whole() bool { return g.Rows == 0 }
 
 // Global reports whether scales of blocks depend on the greatest magnitude of the matrix.
@@ -71,10 +70,9 @@ const HadamardRun = 16
 // HadamardSigns are the signs of numbers before a run is turned (TransformerEngine's get_wgrad_sign_vector).
 var HadamardSigns = [HadamardRun]float32{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1}
 
-// Hadamard turns sixteen rows of a width, one behind the other: each column v becomes H·D·v/4, with H
-// Sylvester's matrix of Hadamard and D the signs. Both operands of a product that sums over the rows are
-// turned, which does not change it, and outliers are spread (arXiv:2509.25149). Sums are float32, of pairs
-// of rows 1, 2, 4 and 8 apart.
+// Hadamard turns sixteen rows of a width, one behind the other: each column v becomes H·D·v/4, with H Sylvester's
+// matrix of Hadamard and D the signs. Both operands of a product that sums over the rows are turned, which does not
+// change it, and outliers are spread (arXiv:2509.25149). Sums are float32, of pairs of rows 1, 2, 4 and 8 apart.
 func Hadamard(rows []float32, width int) {
 	for i, sign := range HadamardSigns {
 		if sign < 0 {
@@ -100,8 +98,7 @@ func Hadamard(rows []float32, width int) {
 }
 
 // StochasticRound rounds x to one of its neighbours in the format: up in as many of all cases as it is near to the
-// upper one. What decides is a hash of x's bits and of its place, so that a matrix is always rounded in the
-// same way.
+// upper one. What decides is a hash of x's bits and of its place, so that a matrix is always rounded in the same way.
 func (n Number) StochasticRound(x float32, place int) float32 {
 	u := math.Float32bits(x)
 	a, sign := u&^(1<<31), u&(1<<31)
@@ -179,8 +176,7 @@ func (g Grain) Factor(most, all float32) (by, back float32) {
 	return f, 1 / f
 }
 
-// Factors are Factor of many blocks: of every step-th greatest magnitude, with those behind it, and as
-// often.
+// Factors are Factor of many blocks: of every step-th greatest magnitude, with those behind it, and as often.
 func (g *Grain) Factors(most []float32, step int, all float32, by, back []float32) {
 	nv := g.Scale == ScaleNV && all > 0 && all <= math.MaxFloat32
 	matrix := all / (E4M3.Most * g.Number.Most)
@@ -206,8 +202,7 @@ func (g *Grain) Factors(most []float32, step int, all float32, by, back []float3
 	}
 }
 
-// power is Factor of scales that are powers of two, by the bits of numbers, where none is near the ends of
-// their range.
+// power is Factor of scales that are powers of two, by the bits of numbers, where none is near the ends of their range.
 func (g *Grain) power(most float32) (by, back float32, ok bool) {
 	u := math.Float32bits(most)
 	e := int(u>>23) - 127 // also of infinities and NaN

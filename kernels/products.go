@@ -27,9 +27,8 @@ type Work struct {
 	Width    int64 // of attention's heads
 	Window   int64 // keys that a query of attention sees at most, 0 for all
 	Backward bool  // of attention
-	// Bits are those of the operands of products that are rounded to fewer than their type has, 0 for
-	// others; Rounded says that the call itself rounds its first, which is of activations or their
-	// gradients.
+	// Bits are those of the operands of products that are rounded to fewer than their type has, 0 for others;
+	// Rounded says that the call itself rounds its first, which is of activations or their gradients.
 	Bits    int
 	Rounded bool
 	Experts bool // of products of a mixture's experts, each with the rows that came to it
@@ -47,8 +46,8 @@ func (p Precision) Bits(product int) int {
 	return 8
 }
 
-// AttentionRows is the rows of queries, in a backward of keys, that make a tile of attention's (as in
-// FlashAttention-2, arXiv:2307.08691).
+// AttentionRows is the rows of queries, in a backward of keys, that make a tile of attention's (as
+// in FlashAttention-2, arXiv:2307.08691).
 const AttentionRows = 128
 
 // linear is a product of all rows of x, which is [..., k], with w, which is [n, k].
@@ -78,8 +77,7 @@ func grouped(rows, w []int) (g, t, n, k int64) {
 	return g, max(1, (prod(rows[:len(rows)-1])+g-1)/g), n, k
 }
 
-// groupedProducts are the products of y = x·wᵀ, one per group, with the rows shared out among the
-// groups.
+// groupedProducts are the products of y = x·wᵀ, one per group, with the rows shared out among the groups.
 func groupedProducts(in, out [][]int) []Product {
 	g, t, n, k := grouped(in[0], in[1])
 	return []Product{{g, t, n, k, len(in) > 2}}

@@ -33,9 +33,8 @@ func sharedTokens(t *testing.T, p configs.Plan, change func(j *layout.Design)) *
 }
 
 // TestContextSeeds runs rings, exchanges and gathers over pipelines, tensor and data parallelism, ZeRO,
-// overlap and chunks with many seeds of delays: no deadlock, nothing lost, steps complete. One seed a plan
-// is watched for all promises, among them that every part of a rotation comes from the one member that
-// sends it.
+// overlap and chunks with many seeds of delays: no deadlock, nothing lost, steps complete. One seed a plan is watched
+// for all promises, among them that every part of a rotation comes from the one member that sends it.
 func TestContextSeeds(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(120)

@@ -191,8 +191,7 @@ func courseOf(l *core.RankLayout, took map[plan.Action]int64, begins func(plan.A
 	return out
 }
 
-// begins reports whether an action begins an exchange of the optimizer step in which ranks of several parts
-// take part.
+// begins reports whether an action begins an exchange of the optimizer step in which ranks of several parts take part.
 func (c *cutter) begins(r int32, a plan.Action, spans []bool) bool {
 	l := c.l.Ranks[r]
 	if l.Early == nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// Blob is the payload of a simulation: a size, a count of references, and in a run that somebody watches
-// what made it.
+// Blob is the payload of a simulation: a size, a count of references, and in a run that somebody watches what made it.
 type Blob struct {
 	n    int64
 	refs int32
@@ -152,8 +151,7 @@ func (d *device) forget() {
 	d.now, d.segs = d.base, nil
 }
 
-// do runs a job on the actor's device: it takes the engine when it is free and tells the actor when it is
-// done.
+// do runs a job on the actor's device: it takes the engine when it is free and tells the actor when it is done.
 func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	c := &s.cells[self]
 	var m actors.Message // field by field: a literal is copied here
@@ -207,8 +205,8 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	s.post(begin+took, self, &m)
 }
 
-// norms appends the squared norms that a rank reports when it is ready: 1 each, or +Inf on one rank where
-// gradients overflow.
+// norms appends the squared norms that a rank reports when it is ready: 1 each, or +Inf on one rank
+// where gradients overflow.
 func (s *Sim) norms(d *device, j *actors.Job, m *actors.Message) {
 	if s.l.Run.Norms == nil {
 		return
@@ -381,8 +379,7 @@ func (s *Sim) open(d *device, j *actors.Job) {
 	}
 }
 
-// frame keeps the account of an action's memory: the worst of it from its first job, what it leaves after
-// its last.
+// frame keeps the account of an action's memory: the worst of it from its first job, what it leaves after its last.
 func (s *Sim) frame(d *device, j *actors.Job, last bool) error {
 	if s.l.Memory.Begin != nil {
 		return s.replay(d, j, last)

@@ -9,11 +9,10 @@
 //
 // # How a run goes
 //
-// sim.go delivers events in the order of time and number. A rank's job takes the time of its segment on
-// one of the rank's engines (device.go), which also accounts for its memory. A message takes the time of
-// its link (net.go); a collective is played as one exchange of its group, by the algorithm that prices
-// name. Faults (fault.go) crash ranks, cut, slow or lose what travels, and stall saves. [Draw] makes
-// faults of a seed.
+// sim.go delivers events in the order of time and number. A rank's job takes the time of its segment on one of the
+// rank's engines (device.go), which also accounts for its memory. A message takes the time of its link (net.go);
+// a collective is played as one exchange of its group, by the algorithm that prices name. Faults (fault.go) crash
+// ranks, cut, slow or lose what travels, and stall saves. [Draw] makes faults of a seed.
 //
 // # What always holds
 //

@@ -78,9 +78,8 @@ func FaultNamed(name string) (k FaultKind, ok bool) {
 // FaultNames are the names of all faults.
 func FaultNames() []string { return slices.Clone(faultNames) }
 
-// Harmless reports whether a run must end well in spite of faults, where nobody notices that messages are
-// lost: no rank is lost for good, no message, and not all of so many steps in a row are given up that the run
-// ends.
+// Harmless reports whether a run must end well in spite of faults, where nobody notices that messages are lost:
+// no rank is lost for good, no message, and not all of so many steps in a row are given up that the run ends.
 func Harmless(faults []Fault) bool {
 	wild := map[int]bool{}
 	for _, f := range faults {
@@ -356,8 +355,7 @@ func (x *Fault) on(from, to int) bool {
 	return x.Rank == from && x.Peer == to || x.Both && x.Rank == to && x.Peer == from
 }
 
-// strike decides whether a message is lost, and how much later it comes. Of a doubled one that is lost a copy
-// comes.
+// strike decides whether a message is lost, and how much later it comes. Of a doubled one that is lost a copy comes.
 func (f *faultState) strike(s *Sim, to actors.Ref, m *actors.Message) (gone bool, late int64) {
 	defer func() {
 		if k := twinOf(to, m); gone && f.twice[k] != nil {

@@ -8,11 +8,10 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// folding says which ranks run, each in place of all that do the same. Ranks that hand activations to one
-// another are a unit, and units are what is folded: two that have the same programs, segments, prices and
-// links, that share no connection, and whose groups and loaders are those of units that do the same, go
-// through the same times. So a group waits for those of its members that run, and costs what all of it
-// costs.
+// folding says which ranks run, each in place of all that do the same. Ranks that hand activations to one another
+// are a unit, and units are what is folded: two that have the same programs, segments, prices and links, that
+// share no connection, and whose groups and loaders are those of units that do the same, go through the same times.
+// So a group waits for those of its members that run, and costs what all of it costs.
 type folding struct {
 	by     []int32 // by rank: the rank that runs in its place
 	weight []int32 // by actor: how many do what it does; those that are added later stand for themselves

@@ -266,8 +266,7 @@ func (f *folder) program(p *plan.Program) uint64 {
 	return uint64(i)
 }
 
-// classes are those of the microbatches that a rank gets in the run's first steps, each once, and of all in
-// order.
+// classes are those of the microbatches that a rank gets in the run's first steps, each once, and of all in order.
 func (f *folder) classes(r int32) (each []int32, all uint64) {
 	at := f.loader[r]
 	if f.l.Class == nil || at < 0 {

@@ -94,8 +94,7 @@ func (s *Sim) lies(to actors.Ref, m *actors.Message) bool {
 	return d != nil && m.Text == "" && m.Err == nil && core.Same(m.Values, d.values[:])
 }
 
-// keep puts x aside and returns the number under which it lies; numbers that were given back are
-// used first.
+// keep puts x aside and returns the number under which it lies; numbers that were given back are used first.
 func (s *Sim) keep(x rest) int32 {
 	if n := len(s.restsUnused); n > 0 {
 		i := s.restsUnused[n-1]

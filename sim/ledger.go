@@ -52,8 +52,7 @@ type saves struct {
 	ordered int64 // the step of the last save that was begun
 }
 
-// startBooks opens the books of all ranks as of the step before the first, which counts as saved
-// and written.
+// startBooks opens the books of all ranks as of the step before the first, which counts as saved and written.
 func (m *Monitor) startBooks() {
 	for range m.l.Ranks {
 		first := m.l.Run.First - 1
@@ -63,9 +62,8 @@ func (m *Monitor) startBooks() {
 	m.saves = saves{kept: m.l.Run.First - 1, ordered: m.l.Run.First - 1}
 }
 
-// course is what the layout alone says of a run: its updates, how many there are after each step from the
-// first on, and the loss scale then. A step whose gradients overflow makes no update, nor one that is given
-// up.
+// course is what the layout alone says of a run: its updates, how many there are after each step from the first on,
+// and the loss scale then. A step whose gradients overflow makes no update, nor one that is given up.
 type course struct {
 	updates []update
 	count   []int

@@ -8,10 +8,9 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// Monitor watches a run for what the protocols promise: every rank runs its program in order with all
-// inputs, once a step, and updates once; no edge carries more than its credits; a step is opened only when
-// the one before is committed, and committed when every rank has closed it once; nothing is left over at the
-// end.
+// Monitor watches a run for what the protocols promise: every rank runs its program in order with all inputs,
+// once a step, and updates once; no edge carries more than its credits; a step is opened only when the one before is
+// committed, and committed when every rank has closed it once; nothing is left over at the end.
 type Monitor struct {
 	l      *Layout
 	rows   []*rowWatch
@@ -84,8 +83,7 @@ func NewMonitor(l *Layout) *Monitor {
 // Fault is the first promise that was broken, "" if none was.
 func (m *Monitor) Fault() string { return m.fault }
 
-// broken notes a broken promise of the protocol. The first alone is kept, since those after it
-// mostly follow from it.
+// broken notes a broken promise of the protocol. The first alone is kept, since those after it mostly follow from it.
 func (m *Monitor) broken(format string, a ...any) {
 	if m.fault == "" {
 		m.fault = fmt.Sprintf(format, a...)
@@ -224,8 +222,7 @@ func (m *Monitor) spikes(step int64) bool {
 	return x.On() && m.l.Norm != nil && step > x.After && m.l.Norm(step) > x.Norm*x.Norm
 }
 
-// seeCommit follows which step is decided, and where everybody is sent after a loss: C-1, C-5, D-3, R-1 and
-// H-1.
+// seeCommit follows which step is decided, and where everybody is sent after a loss: C-1, C-5, D-3, R-1 and H-1.
 func (m *Monitor) seeCommit(e Event) {
 	switch {
 	case e.M.Kind == actors.Started && e.M.Step > 0 && e.To == m.l.Coordinator:

@@ -71,12 +71,11 @@ func (s *Sim) sendPlanted(to actors.Ref, m actors.Message, late int64) {
 	s.post(at, to, &m)
 }
 
-// noPlace is the rank of an actor that is nowhere, as one that stands for a collective: what takes time is
-// the collective.
+// noPlace is the rank of an actor that is nowhere, as one that stands for a collective: what takes time
+// is the collective.
 const noPlace = -2
 
-// arrival is when a message that leaves now is there: data queues for the connections that both ends share
-// with others.
+// arrival is when a message that leaves now is there: data queues for the connections that both ends share with others.
 func (s *Sim) arrival(from, to int, m *actors.Message) int64 {
 	if s.p.Link == nil || from < 0 && to < 0 || to == noPlace {
 		return s.now
@@ -177,8 +176,7 @@ func (s *Sim) nameOfGroup(ranks []int) string {
 	return text
 }
 
-// group stands for the collectives of a group of ranks. A member is at most one collective ahead of the
-// others.
+// group stands for the collectives of a group of ranks. A member is at most one collective ahead of the others.
 type group struct {
 	s       *Sim
 	alone   [1]actors.Ref // its own, the one member that its members see

@@ -17,9 +17,8 @@ import (
 // its time, its actors and the seed give, and by the number that its sender gave it. None of these depends on
 // what other parts do, so that all that an actor is told is the same, in the same order, as in one queue.
 //
-// The horizon is a guess of how long nobody of the hub will answer (lookahead.go). It need not be right: a
-// message that comes to a part or to the hub after it has passed that time tears the run, which is then run
-// once more, in one queue.
+// The horizon is a guess of how long nobody of the hub will answer (lookahead.go). It need not be right: a message that
+// comes to a part or to the hub after it has passed that time tears the run, which is then run once more, in one queue.
 
 // partition is a run that is cut into parts.
 // In the words of the field: partition of a simulation.

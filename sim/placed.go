@@ -5,8 +5,7 @@ import (
 	"github.com/lfactor/lfactor/actors/core"
 )
 
-// placed is where a rank's experts lie, in symbols: by the last move, which an epoch and a step name; 0 is
-// in order.
+// placed is where a rank's experts lie, in symbols: by the last move, which an epoch and a step name; 0 is in order.
 type placed struct {
 	now    int64
 	copies map[int64]int64 // by step: what a copy in memory holds
@@ -37,8 +36,7 @@ func (m *Monitor) replace(rank int, j *actors.Job) {
 	}
 }
 
-// bookPlaces notes a move at its last job, and holds that all ranks run a step with experts at the same
-// places.
+// bookPlaces notes a move at its last job, and holds that all ranks run a step with experts at the same places.
 func (m *Monitor) bookPlaces(rank int, j *actors.Job) {
 	p, epoch := &m.books[rank].placed, int64(m.awake[rank])
 	if j.Kind == actors.UpdatePhase {

@@ -30,8 +30,7 @@ type player struct {
 	got   []int // messages by round
 }
 
-// newScript sorts the sends of a collective by member and round, and counts what each member is to
-// receive per round.
+// newScript sorts the sends of a collective by member and round, and counts what each member is to receive per round.
 func newScript(n int, sends []collective.Send) *script {
 	x := &script{sends: make([][][]collective.Send, n), wants: make([][]int, n)}
 	for _, s := range sends {

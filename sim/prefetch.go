@@ -65,9 +65,8 @@ func (l lines) touch(r *core.Rank) (sum int64) {
 	return sum
 }
 
-// What is needed of a rank by its fields, which lie in the order in which messages need them, and by the
-// elements that its short lists begin with: of every message; of the beginning of a job; of the beginning and
-// the end of an action.
+// What is needed of a rank by its fields, which lie in the order in which messages need them, and by the elements that
+// its short lists begin with: of every message; of the beginning of a job; of the beginning and the end of an action.
 var (
 	ofAll    = []string{"step"}
 	ofJob    = []string{"cur", "groups", "scalars", "inbox.boxes", "parts.groups.0", "parts.ins.0", "parts.boxes.0"}

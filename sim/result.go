@@ -76,8 +76,7 @@ func (s *Sim) stall() *Stall {
 	}
 }
 
-// orNothing is what for a report of who waits for what, or words for an actor that waits for
-// nothing.
+// orNothing is what for a report of who waits for what, or words for an actor that waits for nothing.
 func orNothing(what string) string {
 	if what == "" {
 		return "waits for nothing"

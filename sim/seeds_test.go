@@ -20,8 +20,7 @@ import (
 )
 
 // TestSeeds runs 200 seeds with faults, each twice and on one and two threads: every event is the same.
-// Faults that a run must survive are survived; the others end in a report or a cycle of waits, never in
-// silence.
+// Faults that a run must survive are survived; the others end in a report or a cycle of waits, never in silence.
 func TestSeeds(t *testing.T) {
 	l := described(t, topology.Grid(2, 2, 2), 4, 2, 1, 2).Layout()
 	l.Run.SaveEvery = 1
@@ -151,8 +150,8 @@ func TestUpdateThroughHost(t *testing.T) {
 	require.Equal(t, copied+4000, step(2, 4000).Steps[0].Time)
 }
 
-// TestNondeterminismIsCaught plants what may never be in a behaviour or a price: the wall clock, map order,
-// another goroutine.
+// TestNondeterminismIsCaught plants what may never be in a behaviour or a price: the wall clock,
+// map order, another goroutine.
 func TestNondeterminismIsCaught(t *testing.T) {
 	l := described(t, topology.Grid(2, 1, 2), 4, 1, 1, 1).Layout()
 	var ticks atomic.Int64

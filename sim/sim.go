@@ -84,20 +84,18 @@ type Options struct {
 	// a rank does nothing until what it has sent to another stage is there and its device was waited for, as
 	// Megatron-LM without overlap_p2p_comm; if not, data travels beside its work
 	Wait bool
-	// Each calls do(0) to do(n-1), in any order and perhaps several at once, and returns when all have
-	// ended. With it, replicas that meet others only between steps and in collectives of the optimizer step
-	// run by themselves from one such meeting to the next; what comes of it is the same in every bit. The
-	// functions of Layout and Prices, and Stop, are then called from several goroutines, for other ranks
-	// each. Runs that are folded, watched, disturbed by faults or chance, or that save or evaluate, go through
-	// all events in turn.
+	// Each calls do(0) to do(n-1), in any order and perhaps several at once, and returns when all have ended.
+	// With it, replicas that meet others only between steps and in collectives of the optimizer step run by themselves
+	// from one such meeting to the next; what comes of it is the same in every bit. The functions of Layout and Prices,
+	// and Stop, are then called from several goroutines, for other ranks each. Runs that are folded, watched,
+	// disturbed by faults or chance, or that save or evaluate, go through all events in turn.
 	Each   func(n int, do func(i int))
 	Jitter float64 // jobs take up to this share longer, at random
 	// messages without data take up to this many nanoseconds longer, at random; two of one pair of actors
 	// and one epoch stay in order
 	Late   int64
 	Faults []Fault
-	// nanoseconds after which the transport tells the coordinator that a message was lost; 0 if it never
-	// does
+	// nanoseconds after which the transport tells the coordinator that a message was lost; 0 if it never does
 	Notice int64
 	Mutate func(to actors.Ref, m *actors.Message) Fate // tests plant protocol bugs here; nil for none
 	See    func(Event)                                 // every delivered message, nil for none
@@ -325,9 +323,8 @@ func (s *Sim) Run() *Result {
 	return s.result()
 }
 
-// burst delivers events until none is left, and reports whether it was cut short by a behaviour's panic: our
-// bug, or a fault that nothing below absorbs. Either ends the run by name, and the other actors go on to
-// their end.
+// burst delivers events until none is left, and reports whether it was cut short by a behaviour's panic:
+// our bug, or a fault that nothing below absorbs. Either ends the run by name, and the other actors go on to their end.
 func (s *Sim) burst() (again bool) {
 	defer func() {
 		if x := recover(); x != nil {

@@ -35,9 +35,8 @@ func spiky(t *testing.T, seed uint64) (l *sim.Layout, times *int) {
 	return l, times
 }
 
-// TestSpikes: a step of large gradients is not committed and is taken again with other samples, alone or
-// together with steps before it, with ranks that are slow, lost and late at any time too; one that stays
-// large ends the run.
+// TestSpikes: a step of large gradients is not committed and is taken again with other samples, alone or together with
+// steps before it, with ranks that are slow, lost and late at any time too; one that stays large ends the run.
 func TestSpikes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

@@ -9,9 +9,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// TestGivenUp: a step in which a rank's router gives logits that are not finite changes nothing on any rank,
-// with ranks lost at any time too, and later updates go on counting from the one before it. Three such steps
-// in a row end the run.
+// TestGivenUp: a step in which a rank's router gives logits that are not finite changes nothing on any rank, with ranks
+// lost at any time too, and later updates go on counting from the one before it. Three such steps in a row end the run.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -38,9 +37,8 @@ func TestGivenUp(t *testing.T) {
 	require.Contains(t, r.Failed, "no update was made in 3 steps in a row")
 }
 
-// TestAllSurvived draws faults of all kinds that a run must survive, several at once: what they do to one
-// another, such as a message that is doubled twice or a rank that ends while a job of it gives a step up,
-// breaks no promise either.
+// TestAllSurvived draws faults of all kinds that a run must survive, several at once: what they do to one another, such
+// as a message that is doubled twice or a rank that ends while a job of it gives a step up, breaks no promise either.
 func TestAllSurvived(t *testing.T) {
 	t.Parallel()
 	kinds := []sim.FaultKind{sim.Straggler, sim.SlowLink, sim.LateLoader, sim.LateMsg, sim.DupMsg, sim.DupMsg,

@@ -14,10 +14,9 @@ type Replicas struct {
 	Count  []int // by expert: how many copies it has
 }
 
-// SpreadExperts places copies of a layer's experts, of the given loads, on devices of a few nodes, so many
-// places in all (DeepSeek's EPLB). Where groups of neighbouring experts can be shared out evenly over the
-// nodes, a group stays on one node, since a token goes to few groups; else nodes play no part. An expert's
-// copies share its load.
+// SpreadExperts places copies of a layer's experts, of the given loads, on devices of a few nodes, so many places in
+// all (DeepSeek's EPLB). Where groups of neighbouring experts can be shared out evenly over the nodes, a group stays on
+// one node, since a token goes to few groups; else nodes play no part. An expert's copies share its load.
 func SpreadExperts(load []float64, places, groups, nodes, devices int) (Replicas, error) {
 	n := len(load)
 	switch {
@@ -77,8 +76,7 @@ func (r *Replicas) node(load []float64, experts []int, places, devices int) {
 	}
 }
 
-// pack puts objects into packs of equally many, the heaviest first, each into the lightest pack that is not
-// full.
+// pack puts objects into packs of equally many, the heaviest first, each into the lightest pack that is not full.
 func pack(weights []float64, packs int) [][]int {
 	each := len(weights) / packs
 	out, sums := make([][]int, packs), make([]float64, packs)

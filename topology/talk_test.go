@@ -6,8 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTalks: processes talk along the axes that cross their borders, and most along those whose ranks
-// exchange most.
+// TestTalks: processes talk along the axes that cross their borders, and most along those whose ranks exchange most.
 func TestTalks(t *testing.T) {
 	require.Equal(t, []Talk{{0, 1, 2 * 4}, {2, 3, 2 * 4}, {0, 2, 0}, {1, 3, 0}}[:1],
 		Grid(2, 1, 2).Talks(2), "a pipeline of two; tp is inside a process")

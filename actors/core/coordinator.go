@@ -256,8 +256,7 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 	}
 }
 
-// hopeless reports that gradients which are not finite will stay so: there is no loss scale, or it is at its
-// smallest.
+// hopeless reports that gradients which are not finite will stay so: there is no loss scale, or it is at its smallest.
 func (c *Coordinator) hopeless() bool {
 	return !c.l.LossScale.Dynamic || c.l.LossScale.Scale <= c.l.LossScale.Min
 }

@@ -19,9 +19,8 @@ type cursor struct {
 	w     *wiring // of the action's stage
 }
 
-// begin points the cursor at the first segment of action a and forgets all that the action before
-// left behind. A rank whose shapes follow the batch has no segments yet: they are lowered once the
-// shape of the microbatch is known.
+// begin points the cursor at the first segment of action a and forgets all that the action before left behind.
+// A rank whose shapes follow the batch has no segments yet: they are lowered once the shape of the microbatch is known.
 func (c *cursor) begin(r *Rank, a plan.Action) {
 	*c = cursor{a: a, w: r.wiring(a.Stage), blank: r.l.Shaped}
 	if !c.blank {
@@ -282,8 +281,7 @@ func (r *Rank) end() {
 // way into its own inbox, so that a member counts all parts alike.
 func (r *Rank) sendPart(ctx actors.Context, c *cursor, o *actors.Output) {
 	a, seg, segs := c.a, c.pc, c.segs
-	// A collective that starts before the step's end belongs to the update, whatever action ran
-	// then.
+	// A collective that starts before the step's end belongs to the update, whatever action ran then.
 	if o.Early {
 		a, seg, segs = stepAction, r.l.Early.Segment, r.l.Update
 	}
@@ -301,9 +299,8 @@ func (r *Rank) sendPart(ctx actors.Context, c *cursor, o *actors.Output) {
 	}
 }
 
-// sendPort sends what a segment gave at a port to the stage at its other end: an activation after a
-// forward, a cotangent after a backward. A port that the stage lacks is a defect of the layout and
-// panics.
+// sendPort sends what a segment gave at a port to the stage at its other end: an activation after a forward,
+// a cotangent after a backward. A port that the stage lacks is a defect of the layout and panics.
 func (r *Rank) sendPort(ctx actors.Context, c *cursor, o *actors.Output) {
 	m := actors.Message{Kind: actors.Activation, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a,
 		Port: o.Port, Payload: o.Payload}
@@ -326,8 +323,7 @@ func (r *Rank) sendPort(ctx actors.Context, c *cursor, o *actors.Output) {
 	panic(fmt.Sprintf("core: rank %d: port %d is none of stage %d", r.l.Rank, o.Port, c.a.Stage))
 }
 
-// fanOut sends a port's value to every rank that its route names for the microbatch; the last takes over the
-// reference.
+// fanOut sends a port's value to every rank that its route names for the microbatch; the last takes over the reference.
 func (r *Rank) fanOut(ctx actors.Context, m *actors.Message, dir int32) {
 	to := r.l.Routes(m.Port, dir == 1).To
 	peers := to[int(m.Action.Micro)%len(to)]
@@ -343,9 +339,8 @@ func (r *Rank) fanOut(ctx actors.Context, m *actors.Message, dir int32) {
 	}
 }
 
-// sendTo hands a message of a port to peer. Two stages on one rank need no credit, since the inbox
-// takes the message at once. dir is 0 for activations and 1 for gradients, which have edges of
-// their own.
+// sendTo hands a message of a port to peer. Two stages on one rank need no credit, since the inbox takes the message at
+// once. dir is 0 for activations and 1 for gradients, which have edges of their own.
 func (r *Rank) sendTo(ctx actors.Context, peer actors.Ref, m *actors.Message, dir int32) {
 	if peer == ctx.Self() {
 		r.inbox.put(m)

@@ -146,8 +146,7 @@ func (r *Rank) given(ctx actors.Context, m *actors.Message) {
 	r.restore(ctx)
 }
 
-// discardStale takes in the end of a job that was started before the rank went back: nobody wants its
-// results.
+// discardStale takes in the end of a job that was started before the rank went back: nobody wants its results.
 func (r *Rank) discardStale(ctx actors.Context, m *actors.Message) {
 	drop(m)
 	if m.Job == r.running {

@@ -16,9 +16,8 @@ func (c *counted) Bytes() int64 { return 1 }
 func (c *counted) Retain()      { c.refs++ }
 func (c *counted) Release()     { c.refs-- }
 
-// TestGivenTwice: of two copies of the state that a rank is to take it takes the first, and gives the second
-// back, whether it has heard of the epoch before them, between them or after them; and it tells once that it
-// has the state.
+// TestGivenTwice: of two copies of the state that a rank is to take it takes the first, and gives the second back,
+// whether it has heard of the epoch before them, between them or after them; and it tells once that it has the state.
 func TestGivenTwice(t *testing.T) {
 	for _, source := range []int32{FromCopy, FromMember} {
 		for heard := range 3 {

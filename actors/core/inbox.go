@@ -46,10 +46,9 @@ type held struct {
 	p   actors.Payload
 }
 
-// inbox keeps what has come before it is wanted. It is bounded by the program: every message in it belongs
-// to an action of the open step, or of the one the coordinator opens next. A rank has few boxes and few
-// ports' values at a time, so both are looked up by walking a list; a place that is empty again serves the
-// next.
+// inbox keeps what has come before it is wanted. It is bounded by the program: every message in it belongs to an action
+// of the open step, or of the one the coordinator opens next. A rank has few boxes and few ports' values at a time,
+// so both are looked up by walking a list; a place that is empty again serves the next.
 type inbox struct {
 	boxes   []box
 	ports   []held

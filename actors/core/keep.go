@@ -180,8 +180,7 @@ const (
 	keepMost  = 1000
 )
 
-// KeepPeriod is how many steps KeepAuto puts between copies that take so long where a step takes so long, in
-// one unit.
+// KeepPeriod is how many steps KeepAuto puts between copies that take so long where a step takes so long, in one unit.
 func KeepPeriod(copying, step float64) int64 {
 	if step == 0 {
 		return 1
@@ -202,8 +201,8 @@ func (k *keeper) without(i int, buddy []int) {
 	}
 }
 
-// serves reports whether everybody can go back to the copies: a rank with a state to its own, one without to
-// its buddy's.
+// serves reports whether everybody can go back to the copies: a rank with a state to its own, one without
+// to its buddy's.
 func (k *keeper) serves(blank []bool) bool {
 	for i := range k.own {
 		if blank[i] && !k.far[i] || !blank[i] && !k.own[i] {

@@ -53,15 +53,13 @@ type Segment struct {
 	Back  int64 // offloaded bytes that must be on the device before it begins
 	// bytes that come from host memory and go back there, in pieces, while it runs
 	Through int64
-	// Ready ends the part of the optimizer step that may still be given up: the rank reports its gradients'
-	// norms to the coordinator, keeps the gradients, and runs the next segment when the coordinator has
-	// committed the step.
+	// Ready ends the part of the optimizer step that may still be given up: the rank reports its gradients' norms to
+	// the coordinator, keeps the gradients, and runs the next segment when the coordinator has committed the step.
 	Ready bool
 }
 
-// Alternate goes through the segments of two overlapped actions in the order in which a rank runs them: which
-// of the two, and its segment. One goes on until its next segment awaits something, then it is the other's
-// turn.
+// Alternate goes through the segments of two overlapped actions in the order in which a rank runs them:
+// which of the two, and its segment. One goes on until its next segment awaits something, then it is the other's turn.
 func Alternate(actions [2][]Segment) iter.Seq2[int, int] {
 	return func(yield func(action, segment int) bool) {
 		at, turn := [2]int{}, 0
@@ -120,15 +118,13 @@ type Port struct {
 }
 
 // Route says which ranks send and take what runs along a port, where a stage runs on other ranks for other
-// microbatches: microbatch m goes by entry m modulo the length. A rank that has only one side leaves the
-// other's empty.
+// microbatches: microbatch m goes by entry m modulo the length. A rank that has only one side leaves the other's empty.
 type Route struct {
 	From []actors.Ref   // who sends this rank the port's value
 	To   [][]actors.Ref // to whom this rank sends its own; none drops it
 }
 
-// Group is a set of ranks that communicate, in the order in which sums are taken; Pos is the owner's place
-// in it.
+// Group is a set of ranks that communicate, in the order in which sums are taken; Pos is the owner's place in it.
 type Group struct {
 	Members []actors.Ref
 	Pos     int
@@ -152,16 +148,15 @@ type RankLayout struct {
 	Program *plan.Program // of a training step
 	Row     int           // this rank's row in the programs
 	Eval    *plan.Program // of an evaluation step, or nil
-	// Absent reports whether an optional port carries nothing for microbatches of a class; nil where no port
-	// is optional.
+	// Absent reports whether an optional port carries nothing for microbatches of a class;
+	// nil where no port is optional.
 	Absent func(port, class int32) bool
 	Update []Segment // of the optimizer step
 	Moving []Segment // the same where experts move behind it: it goes on behind the commit; nil where the rank has none
 	Groups []Group
 	Ports  []Port
 	Peer   func(stage int) actors.Ref // the rank of this replica that owns a stage
-	// Routes of activations and of cotangents by port, for ports whose ends are not one rank each; nil for
-	// none.
+	// Routes of activations and of cotangents by port, for ports whose ends are not one rank each; nil for none.
 	Routes func(port int32, back bool) *Route
 }
 
@@ -187,8 +182,7 @@ type wiring struct {
 	in, out []wire
 }
 
-// wires lists the ports of every stage that a rank has, in the two lists that it is given as far as they
-// reach.
+// wires lists the ports of every stage that a rank has, in the two lists that it is given as far as they reach.
 func (l *RankLayout) wires(all []wiring, ends []wire) []wiring {
 	end := func(p *Port, stage int) wire {
 		w := wire{id: p.ID, far: int16(stage)}

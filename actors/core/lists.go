@@ -113,9 +113,8 @@ func Placements(v []float64) (out []Placed) {
 	return out
 }
 
-// ExpertNorms are the squared norms of a parameter's gradient by expert, as far as a rank has them. Each is
-// a number of its own, summed in order of experts, so that the norm of all gradients does not depend on
-// where experts lie.
+// ExpertNorms are the squared norms of a parameter's gradient by expert, as far as a rank has them. Each is a number of
+// its own, summed in order of experts, so that the norm of all gradients does not depend on where experts lie.
 type ExpertNorms struct {
 	Param   int // as in RunLayout.Norms
 	Experts []int

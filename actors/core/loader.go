@@ -20,8 +20,8 @@ type LoaderLayout struct {
 	Last        int64
 }
 
-// Loader reads the data of steps ahead of the ranks and hands each rank its microbatches. It holds at most
-// Ahead+1 steps.
+// Loader reads the data of steps ahead of the ranks and hands each rank its microbatches.
+// It holds at most Ahead+1 steps.
 type Loader struct {
 	l       *LoaderLayout
 	jobs    actors.JobID
@@ -113,8 +113,7 @@ func (l *Loader) loaded(ctx actors.Context, m *actors.Message) {
 	l.serve(ctx, step)
 }
 
-// serve sends a step's microbatches to every rank that has asked; the last one ends the loader's own
-// references.
+// serve sends a step's microbatches to every rank that has asked; the last one ends the loader's own references.
 func (l *Loader) serve(ctx actors.Context, step int64) {
 	batches, ok := l.ready[step]
 	if !ok {

@@ -49,9 +49,8 @@ func TestExpertNorms(t *testing.T) {
 	require.Equal(t, 16.0, norm(in([]int{0}, 4), in([]int{0}, 12)), "slices of one expert")
 }
 
-// TestMovesDecided: every so many steps experts go where Move says by the rows of all ranks since the last
-// move, behind any step but the last and one that is given up; the layers that it names replace those that
-// have moved before.
+// TestMovesDecided: every so many steps experts go where Move says by the rows of all ranks since the last move,
+// behind any step but the last and one that is given up; the layers that it names replace those that have moved before.
 func TestMovesDecided(t *testing.T) {
 	var got []Load
 	var lay []Placed

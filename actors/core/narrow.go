@@ -36,8 +36,7 @@ func (c *Coordinator) forsake(ctx actors.Context, m *actors.Message) {
 	c.goBack(ctx)
 }
 
-// leaveOff ends the run: with a save of the state that all who are left hold, if that is newer than what is
-// durable.
+// leaveOff ends the run: with a save of the state that all who are left hold, if that is newer than what is durable.
 func (c *Coordinator) leaveOff(ctx actors.Context) {
 	t := c.back.target
 	c.phase, c.step, c.asked = ending, t.step, max(c.asked, stops)

@@ -13,15 +13,13 @@ import (
 //   I-4: A message that comes a second time counts once, whatever it says and however late it comes. Shown by
 //     25_twice, watched by Monitor.End, broken by "what comes again is taken".
 
-// Once is a behaviour in a world that may bring a message twice: its sender did not know that the first had
-// come. It numbers what it sends to each receiver, and takes each number of a sender once; Of hears of no
-// second one. Where all actors of a run are Once, no protocol has to know its messages again, be they data,
-// orders or answers.
+// Once is a behaviour in a world that may bring a message twice: its sender did not know that the first had come.
+// It numbers what it sends to each receiver, and takes each number of a sender once; Of hears of no second one.
+// Where all actors of a run are Once, no protocol has to know its messages again, be they data, orders or answers.
 //
-// It is an actor's outermost part, and not one of each protocol, because the worlds that bring nothing twice
-// then pay nothing: the simulator uses it where its faults double messages, and a run on hosts does not,
-// since each connection of actors/host/links is of one pair and one epoch, and brings what it brings in
-// order and once.
+// It is an actor's outermost part, and not one of each protocol, because the worlds that bring nothing twice then pay
+// nothing: the simulator uses it where its faults double messages, and a run on hosts does not, since each connection
+// of actors/host/links is of one pair and one epoch, and brings what it brings in order and once.
 type Once struct {
 	Of   actors.Behaviour
 	life uint32 // how often the actor has ended before
@@ -86,9 +84,8 @@ func (c *numbering) Send(to actors.Ref, m actors.Message) {
 	c.Context.Send(to, m)
 }
 
-// arrivals are the numbers of the messages that have come, as spans in order that do not touch. There is
-// one, but for what is under way: a message that was overtaken leaves a gap until it comes, and one that was
-// lost for good.
+// arrivals are the numbers of the messages that have come, as spans in order that do not touch. There is one,
+// but for what is under way: a message that was overtaken leaves a gap until it comes, and one that was lost for good.
 type arrivals []span
 
 // span is the numbers from first to before end.

@@ -42,9 +42,8 @@ type recovery struct {
 	spike   *Spike // why all go back, if it is a step out of the ordinary
 }
 
-// lose begins a new epoch when a rank has ended that will come back: the step under way is void unless it is
-// decided, and so is a save that is not complete. A rank that ends again and again without a step in between
-// ends the run.
+// lose begins a new epoch when a rank has ended that will come back: the step under way is void unless it is decided,
+// and so is a save that is not complete. A rank that ends again and again without a step in between ends the run.
 func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 	i := c.place[m.From]
 	if m.Step <= c.lives[i] { // it is back already
@@ -82,8 +81,7 @@ func (c *Coordinator) leave(ctx actors.Context) {
 	}
 }
 
-// graceUsual is how long the coordinator waits, when connections have broken, to hear that a process has
-// ended.
+// graceUsual is how long the coordinator waits, when connections have broken, to hear that a process has ended.
 const graceUsual = actors.Second / 4
 
 // broken takes in that messages were lost. Mostly a process has ended, which is heard of as well.
@@ -234,10 +232,9 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 	}
 }
 
-// source says where the state of those that have none comes from: from a rank that holds the same, else from
-// copies in memory, else from the newest checkpoint. Until all are back ranks without a state only become
-// more, and a step that is halfway applied stays so: once everybody was sent to an older step, nobody is
-// taken for one that holds the newest.
+// source says where the state of those that have none comes from: from a rank that holds the same, else from copies in
+// memory, else from the newest checkpoint. Until all are back ranks without a state only become more, and a step that
+// is halfway applied stays so: once everybody was sent to an older step, nobody is taken for one that holds the newest.
 func (c *Coordinator) source() int32 {
 	b := &c.back
 	if b.spike != nil && b.spike.From < b.spike.step {

@@ -6,8 +6,7 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// TopicSlow names a rank that has become slow, or is from the beginning. Step is the newest, Values are a
-// Slowness.
+// TopicSlow names a rank that has become slow, or is from the beginning. Step is the newest, Values are a Slowness.
 // In the words of the field: straggler.
 const TopicSlow = "slow"
 
@@ -44,8 +43,7 @@ type duty struct {
 	named      bool
 }
 
-// add takes in a step and says which share of the time was lost, in a window that is over and the one under
-// way.
+// add takes in a step and says which share of the time was lost, in a window that is over and the one under way.
 func (d *duty) add(now actors.Time, window actors.Duration, lost, took float64) (share float64) {
 	if now-d.since > actors.Time(window) {
 		whole := d.since > 0

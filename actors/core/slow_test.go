@@ -62,9 +62,8 @@ func TestSlowFor(t *testing.T) {
 	require.Zero(t, new(Usage).processors())
 }
 
-// TestSlowCrowd: a rank whose process waits for processors for half of what it takes longer is slow because
-// of other work; one that waits for less computes slowly. What it waited for before it was slow does not
-// count.
+// TestSlowCrowd: a rank whose process waits for processors for half of what it takes longer is slow because of other
+// work; one that waits for less computes slowly. What it waited for before it was slow does not count.
 func TestSlowCrowd(t *testing.T) {
 	for _, x := range []struct {
 		queued float64
@@ -104,9 +103,8 @@ func TestSlowCrowd(t *testing.T) {
 	}
 }
 
-// TestSlowNowAndThen: a rank that stands still in one step of ten, for as long as those ten take, is named,
-// once; one that does so for less time, or because other work has the processors, is not, nor are all at
-// once.
+// TestSlowNowAndThen: a rank that stands still in one step of ten, for as long as those ten take, is named, once;
+// one that does so for less time, or because other work has the processors, is not, nor are all at once.
 func TestSlowNowAndThen(t *testing.T) {
 	const ms = float64(actors.Second) / 1000
 	for _, x := range []struct {

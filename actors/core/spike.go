@@ -125,8 +125,7 @@ func (c *Coordinator) firstAgain() int64 {
 	return first
 }
 
-// placed says where the data stands behind the state that all go back to, and tells of a step that was left,
-// once.
+// placed says where the data stands behind the state that all go back to, and tells of a step that was left, once.
 func (c *Coordinator) placed(ctx actors.Context) string {
 	x := c.back.spike
 	switch {

@@ -11,8 +11,7 @@ const (
 	stoodSteps  = 4             // in so many steps at least
 )
 
-// stoodFor is for how long in a step rank i's process stood still longer than those of others, in
-// nanoseconds.
+// stoodFor is for how long in a step rank i's process stood still longer than those of others, in nanoseconds.
 func (c *Coordinator) stoodFor(i int) float64 {
 	own := c.closed[i].used.Stood
 	if own == 0 || len(c.closed) == 1 {

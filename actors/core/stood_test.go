@@ -8,9 +8,8 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// TestSlowStood: a rank whose process stands still for half of the time is named within ten steps, once, and
-// for nothing else, though its jobs take as long as ever; one that is stopped once or that stands still as all
-// do is not.
+// TestSlowStood: a rank whose process stands still for half of the time is named within ten steps, once, and for
+// nothing else, though its jobs take as long as ever; one that is stopped once or that stands still as all do is not.
 func TestSlowStood(t *testing.T) {
 	const ms = float64(actors.Second) / 1000
 	for _, x := range []struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// TestHeld: a rank says on which edges it holds how many messages for want of credit, each once, forwards
-// and backwards.
+// TestHeld: a rank says on which edges it holds how many messages for want of credit, each once,
+// forwards and backwards.
 func TestHeld(t *testing.T) {
 	r := &Rank{l: &RankLayout{Credits: 3, Ports: []Port{{ID: 0, From: 0, To: 1}, {ID: 1, From: 1, To: 2},
 		{ID: 2, From: 2, To: 3}}}}
@@ -52,8 +52,7 @@ func (empty) Release()     {}
 func (empty) Retain()      {}
 func (empty) Bytes() int64 { return 0 }
 
-// TestRoutedEnds: where routes say who is at the other end of a port, the layout's own neighbour does not
-// count.
+// TestRoutedEnds: where routes say who is at the other end of a port, the layout's own neighbour does not count.
 func TestRoutedEnds(t *testing.T) {
 	l := &RankLayout{Program: &plan.Program{StageRank: []int{0, 1}}, Ports: []Port{{ID: 0, From: 0, To: 1},
 		{ID: 1, From: 0, To: 1}}, Peer: func(stage int) actors.Ref { return actors.Ref(40 + stage) },

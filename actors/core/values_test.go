@@ -131,8 +131,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// TestRecordsAllocateNothing: reading a record, and writing one over numbers that are there, allocates
-// nothing.
+// TestRecordsAllocateNothing: reading a record, and writing one over numbers that are there, allocates nothing.
 func TestRecordsAllocateNothing(t *testing.T) {
 	v, credits := Verdict{LR: 1}.Values(), make([]float64, 1)
 	used := new(Usage).Values()

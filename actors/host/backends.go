@@ -5,9 +5,8 @@ import (
 	_ "github.com/lfactor/lfactor/kernels/backends" // every program that runs actors has the processor
 )
 
-// OpenBackends opens a backend of the named device for each of this process's ranks, with the same options
-// but for whose turn it is: processes of one machine go on where the one before has ended. The second result
-// closes them.
+// OpenBackends opens a backend of the named device for each of this process's ranks, with the same options but for
+// whose turn it is: processes of one machine go on where the one before has ended. The second result closes them.
 func OpenBackends(device string, ranks []int, o kernels.Options) (of func(rank int) kernels.Backend,
 	closeAll func(), err error) {
 	return OpenEach(func(int) string { return device }, ranks, o)

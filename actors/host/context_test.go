@@ -150,9 +150,8 @@ func contextBatches(dp, rows int, packed bool) BatchFunc {
 	}
 }
 
-// contextPlans are at least 48 plans: every way of communication with and without balance, beside
-// pipelines, tensor and data parallelism, ZeRO, packing and recompute, and chunks. The first few are the
-// ordinary tier's.
+// contextPlans are at least 48 plans: every way of communication with and without balance, beside pipelines,
+// tensor and data parallelism, ZeRO, packing and recompute, and chunks. The first few are the ordinary tier's.
 func contextPlans() (out []contextPlan) {
 	ways := []contextPlan{
 		{cp: 2, u: 1, ring: true, zigzag: true}, {cp: 4, u: 2, ring: true, zigzag: true},

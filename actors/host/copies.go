@@ -71,8 +71,7 @@ type gradientRow struct {
 	row   int
 }
 
-// sentCopy is a row of a parameter's gradients as it is sent: others may look at it after the sum has taken its
-// place.
+// sentCopy is a row of a parameter's gradients as it is sent: others may look at it after the sum has taken its place.
 func (r *Rank) sentCopy(sent map[gradientRow]*tensor.Tensor, name string, row int) *tensor.Tensor {
 	key := gradientRow{name, row}
 	if sent[key] == nil {

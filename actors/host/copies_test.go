@@ -71,9 +71,8 @@ func (s alike) add(r *Rank, kind string, h layout.Held, g family.Region, x *tens
 	}
 }
 
-// TestCopies: where busy experts lie at several places, the forward has the bits of one place each, losses
-// and norms agree within what sums of gradients in another order make of them, and copies stay alike to the
-// bit.
+// TestCopies: where busy experts lie at several places, the forward has the bits of one place each, losses and norms
+// agree within what sums of gradients in another order make of them, and copies stay alike to the bit.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	for i, p := range movedPlans {

@@ -49,8 +49,7 @@ func dry(t *testing.T) (*emulate.Driver, func(int) kernels.Backend) {
 	return e, of
 }
 
-// dryRun trains a model for some steps of 8 sequences of 2048 tokens in bfloat16, and calls after behind
-// each.
+// dryRun trains a model for some steps of 8 sequences of 2048 tokens in bfloat16, and calls after behind each.
 func dryRun(t *testing.T, c configs.Model, steps int64, of func(int) kernels.Backend, after func()) {
 	c.MaxPositions, c.RopeTheta, c.NormEps, c.InitRange, c.Act = 2048, 10000, 1e-6, 0.2, "silu"
 	m, err := family.Build(c, 2048)
@@ -69,8 +68,7 @@ func dryRun(t *testing.T, c configs.Model, steps int64, of func(int) kernels.Bac
 	require.NoError(t, Run(l, o))
 }
 
-// dryStep is the calls of a model's second step: those that a run of two steps has beyond one of a single
-// step.
+// dryStep is the calls of a model's second step: those that a run of two steps has beyond one of a single step.
 func dryStep(t *testing.T, c configs.Model, wide map[int]int) []noted {
 	_, of := dry(t)
 	var runs [2][]noted
@@ -82,10 +80,9 @@ func dryStep(t *testing.T, c configs.Model, wide map[int]int) []noted {
 	return runs[1][len(runs[0]):]
 }
 
-// TestStepCounts: a step of a model with the layers, heads and vocabulary of Llama-3.2-1B, of 8 sequences
-// of 2048 tokens, takes at most 1500 launches, two reads that the host waits for, and no memory after the
-// first step. What a launch computes does not matter to its number, so widths are small and the kernels
-// are not run.
+// TestStepCounts: a step of a model with the layers, heads and vocabulary of Llama-3.2-1B, of 8 sequences of 2048
+// tokens, takes at most 1500 launches, two reads that the host waits for, and no memory after the first step.
+// What a launch computes does not matter to its number, so widths are small and the kernels are not run.
 func TestStepCounts(t *testing.T) {
 	e, of := dry(t)
 	c := configs.Model{ModelType: "llama", Layers: 16, Hidden: 32, Heads: 32, KVHeads: 8, HeadDim: 2,

@@ -34,9 +34,8 @@ func emulatedRanks(t *testing.T) func(int) kernels.Backend {
 	}
 }
 
-// TestTrainOnEmulatedDevices: a dense model and one with experts train in a pipeline of two devices to
-// the losses that the processor gives, within the bound of float32 sums of up to 32 terms in another
-// order.
+// TestTrainOnEmulatedDevices: a dense model and one with experts train in a pipeline of two devices to the losses that
+// the processor gives, within the bound of float32 sums of up to 32 terms in another order.
 func TestTrainOnEmulatedDevices(t *testing.T) {
 	v := variant{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}
 	mixture := configs.Model{ModelType: "qwen3_moe"}
@@ -112,9 +111,8 @@ func TestMixedDevices(t *testing.T) {
 	})
 }
 
-// TestEncoderOnProcessor: a component with ranks of its own on the processor feeds others on GPUs, and
-// learns from them; losses are those of the processor alone, within the bound of float32 sums in another
-// order.
+// TestEncoderOnProcessor: a component with ranks of its own on the processor feeds others on GPUs, and learns from
+// them; losses are those of the processor alone, within the bound of float32 sums in another order.
 func TestEncoderOnProcessor(t *testing.T) {
 	train := func(b func(int) kernels.Backend) []float64 {
 		return toyTrain(t, &layout.Design{Model: threeComponents(), Mesh: topology.Grid(2, 1, 1),

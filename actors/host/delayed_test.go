@@ -16,9 +16,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// TestDelayedPlans: scales follow from the greatest numbers of all ranks and microbatches of the steps
-// before, so that every plan has those of one rank and its losses; where it changes no sum, with the same
-// bits.
+// TestDelayedPlans: scales follow from the greatest numbers of all ranks and microbatches of the steps before,
+// so that every plan has those of one rank and its losses; where it changes no sum, with the same bits.
 func TestDelayedPlans(t *testing.T) {
 	const steps = 5
 	of := func(v variant) *watched {

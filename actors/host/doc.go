@@ -2,10 +2,9 @@
 //
 // # What it is
 //
-// protoactor-go schedules the actors of a process ([System]); jobs run on devices, one goroutine an
-// engine; edges to other processes are package links's. It decides nothing: what
-// happens next is core's business, and what a rank owns is actors/layout's. No other package knows
-// protoactor.
+// protoactor-go schedules the actors of a process ([System]); jobs run on devices, one goroutine an engine;
+// edges to other processes are package links's. It decides nothing: what happens next is core's business,
+// and what a rank owns is actors/layout's. No other package knows protoactor.
 //
 // # How data flows
 //

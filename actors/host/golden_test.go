@@ -28,8 +28,7 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// furtherGolden is a model whose layer for a further token is trained, which its family does only if a run
-// asks for it.
+// furtherGolden is a model whose layer for a further token is trained, which its family does only if a run asks for it.
 const furtherGolden = "../../../actors/host/testdata/deepseek-v3-mtp"
 
 // furtherGoldens are all such models.
@@ -283,9 +282,8 @@ var goldenBackends = map[string]func() kernels.Backend{
 	"cpu": func() kernels.Backend { return cpu.New(2) },
 }
 
-// TestGoldenForward holds every family to transformers: logits within 1e-4 relative, loss within 1e-5. Both
-// sides compute in float32, so that the bound is sums of at most 80 products in another order, through 2 or
-// 3 layers.
+// TestGoldenForward holds every family to transformers: logits within 1e-4 relative, loss within 1e-5. Both sides
+// compute in float32, so that the bound is sums of at most 80 products in another order, through 2 or 3 layers.
 func TestGoldenForward(t *testing.T) {
 	t.Parallel()
 	for _, name := range append(goldenNames(t), furtherGoldens...) {
@@ -545,8 +543,7 @@ func TestGoldenContext(t *testing.T) {
 	}
 }
 
-// ownQueries holds that the queries of each attention, or their heads, are shared out over all ranks that
-// share tokens.
+// ownQueries holds that the queries of each attention, or their heads, are shared out over all ranks that share tokens.
 func ownQueries(t *testing.T, l *layout.Layout) {
 	for s := range l.Stages {
 		tr := l.Main(s)

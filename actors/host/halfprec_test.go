@@ -50,10 +50,9 @@ func trainHalf(t *testing.T, d tensor.DType, scale core.LossScale, mesh topology
 	return
 }
 
-// TestHalfPrecision: bf16 and fp16 with float32 master weights learn the same batch as float32 does. One
-// rounding errs by 2^-9 (bf16) or 2^-12 (fp16), and each forward has some 40 in a row, so that the first
-// loss agrees within 40^½ of that; after 30 steps, each of which amplifies what the one before left, within
-// 3 %.
+// TestHalfPrecision: bf16 and fp16 with float32 master weights learn the same batch as float32 does.
+// One rounding errs by 2^-9 (bf16) or 2^-12 (fp16), and each forward has some 40 in a row, so that the first loss
+// agrees within 40^½ of that; after 30 steps, each of which amplifies what the one before left, within 3 %.
 func TestHalfPrecision(t *testing.T) {
 	want, _, _ := trainHalf(t, tensor.F32, core.LossScale{Scale: 1}, topology.Grid(1, 1, 1), 0)
 	require.Less(t, want[29], want[0]-0.5)

@@ -133,8 +133,7 @@ func (l *Loader) states(add func(name string, t *tensor.Tensor), cu []int32, par
 // each, 0 for none.
 type chunk struct{ from, rows, deal int }
 
-// borders are those of the sequences' rows in the chunk, and of their rows up to its end, whose keys these
-// see.
+// borders are those of the sequences' rows in the chunk, and of their rows up to its end, whose keys these see.
 func (c chunk) borders(cu []int32) (queries, keys []int32) {
 	for _, at := range cu {
 		queries = append(queries, int32(min(max(int(at)-c.from, 0), c.rows)))

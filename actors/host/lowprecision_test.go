@@ -65,9 +65,8 @@ func lowRunOf(t *testing.T, s family.Spec, v variant, mesh topology.Mesh, precis
 	return losses
 }
 
-// TestLowPrecisionPlans: a run whose products have operands of few bits has the losses of one rank under
-// every plan that cuts between blocks, and the same bits where no sum has another order; every recipe gives
-// others than none.
+// TestLowPrecisionPlans: a run whose products have operands of few bits has the losses of one rank under every plan
+// that cuts between blocks, and the same bits where no sum has another order; every recipe gives others than none.
 func TestLowPrecisionPlans(t *testing.T) {
 	one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
 	seen := map[float64]string{}
@@ -100,9 +99,8 @@ func TestLowPrecisionPlans(t *testing.T) {
 					case d == tensor.BF16: // partial sums are rounded
 						bound = 1e-2
 					case v.tp > 1 && i > 0:
-						// Of a million operands a step some lie so near to the middle between two numbers of
-						// four bits that a sum in another order, which is 1e-7 off, brings them to the other
-						// one: 6 %.
+						// Of a million operands a step some lie so near to the middle between two numbers of four bits
+						// that a sum in another order, which is 1e-7 off, brings them to the other one: 6 %.
 						bound = 5e-3
 					}
 					require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], bound, "step %d: %v, want %v",
@@ -113,10 +111,9 @@ func TestLowPrecisionPlans(t *testing.T) {
 	}
 }
 
-// TestLowPrecisionExperts: products of experts have operands of few bits too, each expert's rows in blocks
-// of their own: other losses in every recipe, the same bits where a plan changes no rows of an expert, and
-// where experts are shared out over two replicas, whose rows then meet in one product, losses that a few
-// steps' rounding tells apart.
+// TestLowPrecisionExperts: products of experts have operands of few bits too, each expert's rows in blocks of their
+// own: other losses in every recipe, the same bits where a plan changes no rows of an expert, and where experts are
+// shared out over two replicas, whose rows then meet in one product, losses that a few steps' rounding tells apart.
 func TestLowPrecisionExperts(t *testing.T) {
 	s := lowSpec()
 	s.MLPs = []string{"experts", "experts"}

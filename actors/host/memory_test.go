@@ -151,13 +151,11 @@ func memoryCases(micros []int) (out []*layout.Design) {
 // peakBound is how far a peak may lie from its prediction.
 const peakBound = 0.05
 
-// mostRuns is how often a plan is run for peaks as high as its prediction: on a loaded machine few orders come
-// near it.
+// mostRuns is how often a plan is run for peaks as high as its prediction: on a loaded machine few orders come near it.
 const mostRuns = 8
 
-// TestMemoryOfSums: where gradients are summed over two axes one after the other, a slow member may still
-// hold the parts of the first sum while the second begins. Most runs need less than that; none needs more
-// than is predicted.
+// TestMemoryOfSums: where gradients are summed over two axes one after the other, a slow member may still hold the
+// parts of the first sum while the second begins. Most runs need less than that; none needs more than is predicted.
 func TestMemoryOfSums(t *testing.T) {
 	for range 3 {
 		real, planned := peaksOf(t, &layout.Design{Mesh: shared(2, 2), Schedule: "1f1b", Micro: 2,
@@ -170,11 +168,10 @@ func TestMemoryOfSums(t *testing.T) {
 	}
 }
 
-// TestMemoryPredicted trains under every runnable schedule and compares each rank's real peak with the one
-// that plan and sim predict by replaying the program over the traces' frees. What is left: the order in
-// which ranks that do not wait for each other run, parts of collectives under way, and pairs of actions that
-// overlap. A prediction holds for every such order, of which one run shows one: where it is above a run's
-// peak, the highest of mostRuns counts.
+// TestMemoryPredicted trains under every runnable schedule and compares each rank's real peak with the one that plan
+// and sim predict by replaying the program over the traces' frees. What is left: the order in which ranks that do not
+// wait for each other run, parts of collectives under way, and pairs of actions that overlap. A prediction holds for
+// every such order, of which one run shows one: where it is above a run's peak, the highest of mostRuns counts.
 func TestMemoryPredicted(t *testing.T) {
 	micros := []int{4, 16}
 	if *long {

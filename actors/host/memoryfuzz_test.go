@@ -60,9 +60,8 @@ func randomDesign(r *rand.Rand) (j *layout.Design, ok bool) {
 	return j, true
 }
 
-// TestMemoryFuzz holds predicted peaks to those of random plans. A prediction holds for every order in which
-// ranks that do not wait for each other may run, of which a few runs show a few: it may be above them, and
-// never below.
+// TestMemoryFuzz holds predicted peaks to those of random plans. A prediction holds for every order in which ranks that
+// do not wait for each other may run, of which a few runs show a few: it may be above them, and never below.
 func TestMemoryFuzz(t *testing.T) {
 	plans := 8
 	if *long {

@@ -14,8 +14,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// experts says where the experts of a rank's layers lie, by block. Layers that are not listed have theirs in
-// order.
+// experts says where the experts of a rank's layers lie, by block. Layers that are not listed have theirs in order.
 type experts struct {
 	at    map[int][]int          // by place, the expert
 	table map[int]*tensor.Tensor // the same for route_order, shared with the runners
@@ -179,8 +178,7 @@ func (r *Rank) arriving(m layout.Move, verdict []float64, in []*links.Pack) erro
 	return r.put(m.Block, to)
 }
 
-// move carries out a segment behind the update: it takes in the experts of one block and sends those of the
-// next.
+// move carries out a segment behind the update: it takes in the experts of one block and sends those of the next.
 func (r *Rank) move(j actors.Job, in [][]*links.Pack, res *Result) error {
 	k := int(j.Segment) - layout.Gather
 	if k > 0 {
@@ -227,8 +225,7 @@ func (r *Rank) takePlace(name string, t *tensor.Tensor) (bool, error) {
 }
 
 // expertNorms are the squared norms of each expert's gradients, of the parameters that this rank counts,
-// given all of them in turn. Of an expert's copies, which all have the same, the first one's rank reports
-// it.
+// given all of them in turn. Of an expert's copies, which all have the same, the first one's rank reports it.
 func (r *Rank) expertNorms(squares []float64) (out []core.ExpertNorms) {
 	for _, p := range r.c.Params {
 		if !p.Counts || !p.Experts {

@@ -56,8 +56,7 @@ func movedRun(t *testing.T, j *layout.Design, steps int64, o RunOptions) (curve 
 	return
 }
 
-// movedPlans share experts out over ranks of data, of tensor parallelism and of both, at every level of
-// ZeRO.
+// movedPlans share experts out over ranks of data, of tensor parallelism and of both, at every level of ZeRO.
 var movedPlans = []expertPlan{
 	{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""}, {1, 4, 1, 4, 1, 1, 0, "gpipe", 1, some, "overlap"},
 	{1, 4, 1, 2, 1, 0, 0, "1f1b", 1, full, ""}, {1, 4, 1, 2, 1, 1, 0, "1f1b", 1, some, ""},
@@ -92,8 +91,8 @@ func TestMovedExperts(t *testing.T) {
 	}
 }
 
-// TestMovedElsewhere: a stage that has no experts commits steps behind which those of others move, with and
-// without ZeRO.
+// TestMovedElsewhere: a stage that has no experts commits steps behind which those of others move,
+// with and without ZeRO.
 func TestMovedElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, zero := range []int{0, 1, 3} {
@@ -214,8 +213,7 @@ func within(shape []int, iv [][2]int, i int) bool {
 	return true
 }
 
-// TestMovedAdapters: experts that are not trained move with their adapters, in bf16 with their master copies
-// too.
+// TestMovedAdapters: experts that are not trained move with their adapters, in bf16 with their master copies too.
 func TestMovedAdapters(t *testing.T) {
 	for _, p := range []expertPlan{{1, 4, 1, 2, 1, 1, 0, "1f1b", 1, some, ""},
 		{1, 4, 1, 2, 1, 3, 0, "1f1b", 1, full, ""}} {

@@ -16,8 +16,7 @@ import (
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
-// optimized trains four steps of a small Llama under a plan with an optimizer, and gives what its state
-// takes.
+// optimized trains four steps of a small Llama under a plan with an optimizer, and gives what its state takes.
 func optimized(t *testing.T, v variant, o optim.Config, away float64) (losses []float64, state int64) {
 	t.Helper()
 	o.Beta1, o.Beta2, o.Eps, o.Clip = 0.9, 0.95, 1e-8, 1
@@ -42,9 +41,8 @@ func optimized(t *testing.T, v variant, o optim.Config, away float64) (losses []
 	return losses, state
 }
 
-// TestEightBitMoments: moments in eight bits have the same bits in every plan that changes no sum,
-// offloaded or not, for blocks lie in rows and plans cut no block; a plan that would is refused.
-// Schedule-free AdamW likewise.
+// TestEightBitMoments: moments in eight bits have the same bits in every plan that changes no sum, offloaded or not,
+// for blocks lie in rows and plans cut no block; a plan that would is refused. Schedule-free AdamW likewise.
 func TestEightBitMoments(t *testing.T) {
 	one := variant{pp: 1, dp: 1, tp: 1}
 	for _, o := range []optim.Config{{Name: "adamw", Moments: optim.EightBit, Block: 32},

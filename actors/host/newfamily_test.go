@@ -17,8 +17,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// This file adds a family, a mixer, an MLP and a vision tower, and edits nothing: CONTRIBUTING shows it as
-// the pattern.
+// This file adds a family, a mixer, an MLP and a vision tower, and edits nothing: CONTRIBUTING shows it as the pattern.
 
 // Toy: Llama with a norm behind its MLP, whose first layer mixes no tokens at all and whose second has
 // another MLP.

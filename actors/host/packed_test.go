@@ -19,8 +19,7 @@ import (
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
-// packedRun trains additions of a small model for four steps, on weights in few bits, or on the numbers
-// of these.
+// packedRun trains additions of a small model for four steps, on weights in few bits, or on the numbers of these.
 func packedRun(t *testing.T, v variant, p kernels.Packing, packed bool, d tensor.DType) (losses []float64,
 	params int64) {
 	m := family.Decoder("llama", family.Spec{Layers: 2, Hidden: 64, Inter: 160, Heads: 4, KV: 4, HeadDim: 16,

@@ -149,9 +149,8 @@ func kindOf(op kernels.Op) string {
 	return "rows and elements"
 }
 
-// TestStepOnPaper: the table of docs/devices.md is what a step's calls give by the models, at the sizes
-// of the model itself: the run that they are noted of is narrow, and each of its widths stands for one of
-// the model's.
+// TestStepOnPaper: the table of docs/devices.md is what a step's calls give by the models, at the sizes of the model
+// itself: the run that they are noted of is narrow, and each of its widths stands for one of the model's.
 func TestStepOnPaper(t *testing.T) {
 	llama := configs.Model{ModelType: "llama", Layers: 16, Hidden: 24, Heads: 32, KVHeads: 8, HeadDim: 2,
 		Vocab:        128256,

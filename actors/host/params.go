@@ -50,8 +50,7 @@ func (r *Rank) plans() map[string]layout.ParamPlan {
 	return out
 }
 
-// regionShape is the shape of the rows g of the local part of p, the rows being those of the first
-// axis.
+// regionShape is the shape of the rows g of the local part of p, the rows being those of the first axis.
 func regionShape(p *grad.Param, g family.Region) []int {
 	s := append([]int(nil), p.Local...)
 	s[0] = g.To - g.From
@@ -113,8 +112,8 @@ func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32
 	return all, nil
 }
 
-// loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows this
-// rank updates.
+// loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows
+// this rank updates.
 func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill family.FillFunc) error {
 	st := make([]*tensor.Tensor, len(kinds(q)))
 	releaseAll(r.state[q.Name]) // of the state that it leaves

@@ -122,8 +122,7 @@ func TestPartsPrecision(t *testing.T) {
 	}
 }
 
-// TestRecomputeFirst: with a number of layers a stage, these recompute and the others keep, to the same
-// bits.
+// TestRecomputeFirst: with a number of layers a stage, these recompute and the others keep, to the same bits.
 func TestRecomputeFirst(t *testing.T) {
 	m := tiny(false)
 	v := variant{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}

@@ -118,8 +118,7 @@ func (g *denoised) asked(want *fastCase, i int) (ids []int32, pics family.Images
 }
 
 // TestPi0Fast holds PaliGemma as a model that writes actions to lerobot's Pi0-FAST: the loss within 1e-5,
-// every gradient
-// and twenty steps of AdamW within 1e-4, and the tokens that it draws greedily, to the token.
+// every gradient and twenty steps of AdamW within 1e-4, and the tokens that it draws greedily, to the token.
 func TestPi0Fast(t *testing.T) {
 	t.Parallel()
 	g, want := openFast(t)
@@ -157,8 +156,7 @@ func TestPi0Fast(t *testing.T) {
 	}
 }
 
-// TestPi0FastPlans trains it under plans of each axis and holds three steps to those of one device in
-// PyTorch.
+// TestPi0FastPlans trains it under plans of each axis and holds three steps to those of one device in PyTorch.
 func TestPi0FastPlans(t *testing.T) {
 	t.Parallel()
 	for _, v := range denoisePlans {

@@ -32,8 +32,7 @@ type policyCase struct {
 		Robot  int32
 		Step   int // of a scheduler's levels, in the place of a time
 		Pad    int
-		// of the clip beside the actions: the time of its noise, and frames of its latents that are not
-		// learnt
+		// of the clip beside the actions: the time of its noise, and frames of its latents that are not learnt
 		ClipTime float64 `json:"clip_time"`
 		ClipPad  int     `json:"clip_pad"`
 		// of one that goes on chunk by chunk: which of a thousand levels its parts have, frames of a chunk,
@@ -344,8 +343,7 @@ func (g *denoised) clips(items []family.Encoded) func() {
 	}
 }
 
-// films draws the clips that actions follow, holds them to lerobot's, and gives the first actions, which do
-// nothing.
+// films draws the clips that actions follow, holds them to lerobot's, and gives the first actions, which do nothing.
 func (g *denoised) films(items []family.Encoded, steps int) {
 	f := g.m.Denoiser.Clip
 	grid := f.Grid()
@@ -430,8 +428,7 @@ func (g *denoised) drawsBlocks() {
 	}
 }
 
-// draws holds what ten steps of the model's own scheduler give, and of DDIM's, to lerobot's actions, with its
-// noise.
+// draws holds what ten steps of the model's own scheduler give, and of DDIM's, to lerobot's actions, with its noise.
 func (g *denoised) draws() {
 	items := g.made.More[family.EncodedKey].([]family.Encoded)
 	zero := make([]float32, len(items[0].X0))

@@ -10,8 +10,7 @@ import (
 )
 
 // TestPromptsAlone: of a model whose prompts see each other both ways, a sample's loss is the same alone,
-// and in a microbatch beside others with images or without, so that neither train.micro_batch nor plan.dp
-// changes it.
+// and in a microbatch beside others with images or without, so that neither train.micro_batch nor plan.dp changes it.
 func TestPromptsAlone(t *testing.T) {
 	t.Parallel()
 	g, want := openFast(t)

@@ -61,8 +61,7 @@ func (r *Rank) placed(step int64) []core.Placed {
 	return r.c.Placed(step)
 }
 
-// keep copies the rank's state to host memory. It runs beside the computation, which changes none of it
-// meanwhile.
+// keep copies the rank's state to host memory. It runs beside the computation, which changes none of it meanwhile.
 func (r *Rank) keep() (Result, error) {
 	began := time.Now()
 	p := links.NewPack(nil)

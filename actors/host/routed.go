@@ -261,8 +261,7 @@ func (x *routed) count(block int, c *kernels.Call, experts []int32) {
 	}
 }
 
-// end gives what was counted in a step, behind the values of its last job, and hands what was recorded to
-// the file.
+// end gives what was counted in a step, behind the values of its last job, and hands what was recorded to the file.
 func (x *routed) end(step int64) (v []float64, err error) {
 	if x == nil {
 		return nil, nil

@@ -58,11 +58,10 @@ func favours(j *layout.Design, from, to int) family.FillFunc {
 	}
 }
 
-// TestRoutingMemory: where all tokens go to one rank's experts its peak is the worst that was planned for, at
-// most and within 9 %: the plan counts every message that may wait while a rank computes, of 8 KB each and
-// up to 6 % of so small a model, and how many do is up to the scheduler of the machine. Ranks whose experts
-// get nothing go on; under even routing peaks are those planned, within 15 %, since random routing is not
-// quite even.
+// TestRoutingMemory: where all tokens go to one rank's experts its peak is the worst that was planned for,
+// at most and within 9 %: the plan counts every message that may wait while a rank computes, of 8 KB each and up to 6
+// % of so small a model, and how many do is up to the scheduler of the machine. Ranks whose experts get nothing go on;
+// under even routing peaks are those planned, within 15 %, since random routing is not quite even.
 func TestRoutingMemory(t *testing.T) {
 	for _, p := range []expertPlan{{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""},
 		{2, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""}, {1, 4, 1, 4, 1, 0, 0, "1f1b", 1, full, ""}} {

@@ -51,8 +51,8 @@ type RunOptions struct {
 	// a worker process calls it when its actors exist; process 0, to wait for the others
 	Ready    func() error
 	Orphaned <-chan error // ends this process: its parent, or another process, is lost
-	// Filter drops a message when it returns false, WrapDevice puts something between a rank and its device:
-	// planted faults.
+	// Filter drops a message when it returns false, WrapDevice puts something between a rank and its
+	// device: planted faults.
 	Filter     func(to actors.Ref, m actors.Message) bool
 	WrapDevice func(rank int, d Device) Device
 	OnSystem   func(*System) // sees the system once its actors exist
@@ -63,8 +63,7 @@ type RunOptions struct {
 	Edges   func([]Edge)  // hears at the end what was sent, nil for nobody
 	Routing *Routing      // what is done with the choices of routers, nil for nothing
 	Sight   *Sight        // what is written down of tensors, nil for nothing
-	// Files is the folder of files for what waits on the host beside ranks on processors; "" keeps it in
-	// memory.
+	// Files is the folder of files for what waits on the host beside ranks on processors; "" keeps it in memory.
 	Files string
 	// Joined tells of each rank of any process whether what its device is sent by another process's device
 	// of the same kind may go there without the host; nil for none.

@@ -11,8 +11,7 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// CheckpointSaver writes a rank's part of lfactor's own checkpoint: one shard of every region that the rank
-// owns.
+// CheckpointSaver writes a rank's part of lfactor's own checkpoint: one shard of every region that the rank owns.
 type CheckpointSaver struct {
 	FS   checkpoint.FS
 	Root string
@@ -105,8 +104,7 @@ type Copier interface {
 	Publish(step int64, manifest []byte) error
 }
 
-// CommitShards makes a checkpoint of the ranks' parts; sections are free-form values by name. Copies may be
-// nil.
+// CommitShards makes a checkpoint of the ranks' parts; sections are free-form values by name. Copies may be nil.
 func CommitShards(fs checkpoint.FS, root string, step int64, parts []string, sections map[string]any,
 	copies Copier) error {
 	save := checkpoint.JoinSave(fs, root, step)

@@ -149,8 +149,7 @@ func (l *Statistics) count(v []float32) {
 	}
 }
 
-// seeParameters takes in the weights that a rank updates and their gradients, as they were summed over all
-// ranks.
+// seeParameters takes in the weights that a rank updates and their gradients, as they were summed over all ranks.
 func (r *Rank) seeParameters(step int64) {
 	s := r.sight
 	if s == nil || !s.Steps(step) {
@@ -170,8 +169,7 @@ func (r *Rank) seeParameters(step int64) {
 	}
 }
 
-// write puts down what was seen of a step that is over: the file of numbers appears as a whole, then the
-// statistics.
+// write puts down what was seen of a step that is over: the file of numbers appears as a whole, then the statistics.
 func (s *sight) write(step int64) error {
 	if s == nil || s.step != step || len(s.lines) == 0 {
 		return nil

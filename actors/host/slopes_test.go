@@ -125,9 +125,8 @@ func (s *slopes) along(name string, dir []float64, step float64) float64 {
 	return d
 }
 
-// slope holds a directional derivative to differences of the loss, over the step that shows it best: long
-// ones have the next terms of the series, short ones what is left of float32's rounding of the loss,
-// 1e-6/step.
+// slope holds a directional derivative to differences of the loss, over the step that shows it best:
+// long ones have the next terms of the series, short ones what is left of float32's rounding of the loss, 1e-6/step.
 func (s *slopes) slope(name, which string, dir []float64, want, norm float64) {
 	var got []float64
 	for _, step := range []float64{0.01, 0.003, 0.001, 0.0003, 0.0001} {

@@ -68,9 +68,8 @@ func TestStatesInChunks(t *testing.T) {
 }
 
 // TestStatesByHeads: ranks that share tokens exchange them for heads of linear attention where they divide,
-// so that each runs the rule for its own heads alone, whatever attention exchanges, and with tensor
-// parallelism, packing, chunks and ZeRO; losses and norms are those of one device (1e-5 and 1e-4: sums of
-// float32 in another order).
+// so that each runs the rule for its own heads alone, whatever attention exchanges, and with tensor parallelism,
+// packing, chunks and ZeRO; losses and norms are those of one device (1e-5 and 1e-4: sums of float32 in another order).
 func TestStatesByHeads(t *testing.T) {
 	const keys = 8
 	want, norms := map[bool][]float64{}, map[bool][]float64{}
@@ -99,10 +98,9 @@ func TestStatesByHeads(t *testing.T) {
 	}
 }
 
-// TestStatesByRows: where key heads do not divide by the ranks that share tokens, these keep their rows of
-// the rule and send each other states: alone and with packing, tensor parallelism, an exchange of heads along
-// other ranks, ZeRO, pipelines and recompute. Losses and norms are those of one device (1e-5 and 1e-4: sums
-// of float32 in another order).
+// TestStatesByRows: where key heads do not divide by the ranks that share tokens, these keep their rows of the rule
+// and send each other states: alone and with packing, tensor parallelism, an exchange of heads along other ranks, ZeRO,
+// pipelines and recompute. Losses and norms are those of one device (1e-5 and 1e-4: sums of float32 in another order).
 func TestStatesByRows(t *testing.T) {
 	type key struct {
 		keys   int

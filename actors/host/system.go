@@ -75,8 +75,7 @@ func NewSystem(seed uint64, first actors.Ref, remote Remote) *System {
 		names: func(r actors.Ref) string { return fmt.Sprint("actor", r) }}
 }
 
-// quiet is an actor system that keeps its own log to itself: its dead letters at the end of a run are no
-// news.
+// quiet is an actor system that keeps its own log to itself: its dead letters at the end of a run are no news.
 func quiet() *actor.ActorSystem {
 	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return slog.New(slog.DiscardHandler)
@@ -264,8 +263,7 @@ func (c *cell) guard(f func()) {
 	f()
 }
 
-// InternalError is our bug: a panic of a behaviour or of a job. Its stack belongs in the log, not before the
-// user.
+// InternalError is our bug: a panic of a behaviour or of a job. Its stack belongs in the log, not before the user.
 type InternalError struct {
 	What  string
 	Stack []byte
@@ -352,8 +350,8 @@ func (c *cell) Stop(r actors.Ref) {
 	}
 }
 
-// Do implements actors.Context: each engine of a device is one goroutine with a queue, bounded by what
-// behaviours enqueue.
+// Do implements actors.Context: each engine of a device is one goroutine with a queue, bounded by
+// what behaviours enqueue.
 func (c *cell) Do(j actors.Job) {
 	e := c.engines[j.Engine]
 	if e == nil {
@@ -365,9 +363,8 @@ func (c *cell) Do(j actors.Job) {
 	e <- j
 }
 
-// work runs the jobs of one engine in the order in which they come, and reports each to the actor
-// as a message. The actor therefore never blocks on computing, and sees a failure as one more
-// message.
+// work runs the jobs of one engine in the order in which they come, and reports each to the actor as a message.
+// The actor therefore never blocks on computing, and sees a failure as one more message.
 func (c *cell) work(jobs chan actors.Job) {
 	defer c.s.workers.Done()
 	for j := range jobs {

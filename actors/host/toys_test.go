@@ -308,9 +308,8 @@ func raggedBatches(replicas int) BatchFunc {
 	}
 }
 
-// TestRaggedMiddle trains a model in whose middle data decides how many rows a rank has, on a mesh axis of
-// its own folded over data parallelism, to the losses of one device; also where one group gets all rows, and
-// one none.
+// TestRaggedMiddle trains a model in whose middle data decides how many rows a rank has, on a mesh axis of its own
+// folded over data parallelism, to the losses of one device; also where one group gets all rows, and one none.
 func TestRaggedMiddle(t *testing.T) {
 	want := toyRun(t, &layout.Design{Model: raggedModel(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b",
 		Micro: 8}, raggedBatches(1), 6)

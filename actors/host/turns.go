@@ -1,8 +1,7 @@
 package host
 
-// turns runs the turns of actors that have got messages, on goroutines that it keeps: on a new one each
-// time, the stack of a behaviour would grow again from its smallest size, which took longer than most
-// messages do.
+// turns runs the turns of actors that have got messages, on goroutines that it keeps: on a new one each time,
+// the stack of a behaviour would grow again from its smallest size, which took longer than most messages do.
 type turns struct {
 	idle chan func()   // to a goroutine that waits for a turn
 	over chan struct{} // closed when the system has stopped

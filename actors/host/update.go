@@ -157,8 +157,7 @@ func (r *Rank) partials() (out []actors.Output) {
 	return
 }
 
-// retained takes one more reference to each of the tensors, for a message that will release them
-// once it is sent.
+// retained takes one more reference to each of the tensors, for a message that will release them once it is sent.
 func retained(ts []*tensor.Tensor) []*tensor.Tensor {
 	out := make([]*tensor.Tensor, len(ts))
 	for i, t := range ts {
@@ -263,8 +262,7 @@ func (r *Rank) takeSums(in [][]*links.Pack) {
 	}
 }
 
-// ties sends the gradients of tied parameters to the other stages that hold them, one message per
-// set of ranks.
+// ties sends the gradients of tied parameters to the other stages that hold them, one message per set of ranks.
 func (r *Rank) ties() (out []actors.Output) {
 	for k, n := range r.c.Ties {
 		var ts []*tensor.Tensor
@@ -294,9 +292,8 @@ func (r *Rank) takeTies(in [][]*links.Pack) {
 	}
 }
 
-// norms are the squared norms of the parameters that this rank counts, in the order of
-// core.RunLayout.Norms, behind the values of a job, then those of experts and the rows that were sent to
-// each. All are read from the device at once.
+// norms are the squared norms of the parameters that this rank counts, in the order of core.RunLayout.Norms, behind the
+// values of a job, then those of experts and the rows that were sent to each. All are read from the device at once.
 func (r *Rank) norms() []float64 {
 	dense, n := 0, 0
 	for _, p := range r.c.Params {
@@ -430,8 +427,7 @@ func (r *Rank) rows(p layout.ParamPlan) *tensor.Tensor {
 	return r.run.Params[p.Name].RowSlice(p.Own.From-p.Region.From, p.Own.To-p.Region.From)
 }
 
-// updated sends the rows that this rank has updated to the members that need the whole parameter in
-// the next step.
+// updated sends the rows that this rank has updated to the members that need the whole parameter in the next step.
 func (r *Rank) updated() (out []actors.Output) {
 	for comm, x := range r.c.Exchanges[layout.Apply] {
 		out = append(out, toAll(int32(comm), x.Members, func(int) (ts []*tensor.Tensor) {

@@ -196,10 +196,9 @@ func visionPlans() []visionPlan {
 	}
 }
 
-// TestVisionLayouts trains composed models under every kind of layout of encoder and decoder to the losses
-// of one rank, on microbatches with no, one and two images and a video. Other orders of float32 sums
-// differ by about 1e-6; AdamW's first steps move by the sign of a gradient where it is next to nothing,
-// which makes some 1e-5 of it.
+// TestVisionLayouts trains composed models under every kind of layout of encoder and decoder to the losses of one rank,
+// on microbatches with no, one and two images and a video. Other orders of float32 sums differ by about 1e-6;
+// AdamW's first steps move by the sign of a gradient where it is next to nothing, which makes some 1e-5 of it.
 func TestVisionLayouts(t *testing.T) {
 	for i, name := range []string{"qwen2.5-vl-tied", "qwen3-vl"} {
 		m := visionModel(t, name)

@@ -11,9 +11,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// TestPaddedVocabulary trains with vocabularies that tensor parallelism does not divide to the losses of one
-// rank: of 33 rows the last of four ranks has 6 and 3 of padding, of 9 it has only padding. Bounds as in
-// TestGrid.
+// TestPaddedVocabulary trains with vocabularies that tensor parallelism does not divide to the losses of one rank:
+// of 33 rows the last of four ranks has 6 and 3 of padding, of 9 it has only padding. Bounds as in TestGrid.
 func TestPaddedVocabulary(t *testing.T) {
 	t.Parallel()
 	for _, vocab := range []int{33, 9} {

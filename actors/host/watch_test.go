@@ -155,9 +155,8 @@ func TestFallsBack(t *testing.T) {
 	}
 }
 
-// TestWatchedPlans: every plan finds the same weights at fault as one rank, by errors that differ as far as
-// other rows are looked at, and goes on with the same losses; where it changes no row and no sum, with the
-// same bits.
+// TestWatchedPlans: every plan finds the same weights at fault as one rank, by errors that differ as far as other rows
+// are looked at, and goes on with the same losses; where it changes no row and no sum, with the same bits.
 func TestWatchedPlans(t *testing.T) {
 	one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
 	of := func(v variant) *watched {

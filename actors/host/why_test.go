@@ -64,8 +64,7 @@ func plantedFaults(hold chan struct{}) []planted {
 	}
 }
 
-// TestWhy plants each kind of culprit 20 times over and asks, through the socket, until the answer is
-// stable.
+// TestWhy plants each kind of culprit 20 times over and asks, through the socket, until the answer is stable.
 func TestWhy(t *testing.T) {
 	for i := range 20 {
 		hold := make(chan struct{})

@@ -160,9 +160,8 @@ func FromConfig(c *configs.Config) (*Design, error) {
 	return j, nil
 }
 
-// ahead is what a run has of encoders before a denoiser: their places in the plan, and what they compute
-// in, so
-// that what they give are the bits of encoders beside the data.
+// ahead is what a run has of encoders before a denoiser: their places in the plan, and what they compute in,
+// so that what they give are the bits of encoders beside the data.
 func (j *Design) ahead(c *configs.Config) {
 	m := j.Model
 	if !m.Ahead() {
@@ -242,10 +241,9 @@ func (j *Design) scaled(of func(param string) fit.Scales) {
 	}
 }
 
-// cuts turns layers a stage into borders between blocks: what comes before the decoder, unless it has a mesh
-// of its own, and the embedding go with the first stage, norm and head, and an expert of actions behind
-// them, with the
-// last. First is the decoder's first block, of so many blocks.
+// cuts turns layers a stage into borders between blocks: what comes before the decoder, unless it has a mesh of its
+// own, and the embedding go with the first stage, norm and head, and an expert of actions behind them, with the last.
+// First is the decoder's first block, of so many blocks.
 func cuts(c *configs.Config, layers []int, first, blocks int) []int {
 	out, sum := []int{0}, first+1
 	if c.Run.Plan.Encoder.Over != "none" {

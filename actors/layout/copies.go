@@ -7,9 +7,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 )
 
-// Copies of an expert are experts like others: each has weights and a state of the optimizer of its own. They
-// stay alike because each is updated with the same gradient, the sum of what all of them got, taken in order
-// of places.
+// Copies of an expert are experts like others: each has weights and a state of the optimizer of its own. They stay
+// alike because each is updated with the same gradient, the sum of what all of them got, taken in order of places.
 
 // CopyRow is a row of a parameter's gradients that a member of a move needs, because it has a copy of the
 // expert: of which of Move.Params, at which place, of which expert, who has it, and where it lies there.

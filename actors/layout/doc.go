@@ -1,5 +1,4 @@
-// Package layout turns a job, a model with a plan, into everything that follows before anything is
-// allocated.
+// Package layout turns a job, a model with a plan, into everything that follows before anything is allocated.
 //
 // # What it is
 //

@@ -46,8 +46,7 @@ type Design struct {
 	RecomputeLayers []int
 	// bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
 	Offload int
-	// what becomes of tensors by name, whatever Recompute and Offload say; of several for one tensor the
-	// first
+	// what becomes of tensors by name, whatever Recompute and Offload say; of several for one tensor the first
 	Chosen []Chosen
 	// share of the optimizer's state that lies in host memory between updates, 0 is none; and the bytes of
 	// each state tensor that the update has on the device at a time, 0 is 16 MiB

@@ -15,8 +15,7 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// Layout is everything that follows from a job before anything is allocated: programs, traces and what each
-// rank owns.
+// Layout is everything that follows from a job before anything is allocated: programs, traces and what each rank owns.
 type Layout struct {
 	Design  *Design
 	Stages  []family.Stage
@@ -72,8 +71,7 @@ func (l *Layout) Budget(bytes int64) {
 	}
 }
 
-// Coord is a rank's pipeline rank, replica, and place in context and tensor parallelism, for those who print
-// it.
+// Coord is a rank's pipeline rank, replica, and place in context and tensor parallelism, for those who print it.
 type Coord struct{ PP, DP, CP, TP int }
 
 // Dealt is the number of ranks that the rows of a microbatch, or of a chunk, are dealt out to in two runs
@@ -154,11 +152,10 @@ func New(j *Design) (*Layout, error) {
 	return l, l.blocksFit()
 }
 
-// shapes settles what microbatches of different shapes mean for a plan that communicates within their
-// forward and backward (ZeRO 2 and 3, counts of experts over replicas): one replica may have images where
-// another has none, and would not take part. So every microbatch runs every block, on padding where it has
-// nothing for it. A part with several replicas beside one of the decoder has no such remedy, since they work on
-// different microbatches at a time.
+// shapes settles what microbatches of different shapes mean for a plan that communicates within their forward and
+// backward (ZeRO 2 and 3, counts of experts over replicas): one replica may have images where another has none,
+// and would not take part. So every microbatch runs every block, on padding where it has nothing for it. A part with
+// several replicas beside one of the decoder has no such remedy, since they work on different microbatches at a time.
 func (l *Layout) shapes() error {
 	j := l.Design
 	what, try := fmt.Sprintf("zero=%d", j.Zero), "plan.zero=1"
@@ -179,8 +176,7 @@ func (l *Layout) shapes() error {
 	return nil
 }
 
-// Absent reports whether a port carries nothing for microbatches of a class. It may be called from several
-// goroutines.
+// Absent reports whether a port carries nothing for microbatches of a class. It may be called from several goroutines.
 func (l *Layout) Absent(port, class int32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,8 +191,7 @@ func (l *Layout) Absent(port, class int32) bool {
 	return none[port]
 }
 
-// cuts are the borders of the stages: each part with a mesh of its own is one stage, before n of the
-// decoder.
+// cuts are the borders of the stages: each part with a mesh of its own is one stage, before n of the decoder.
 func (l *Layout) cuts(n int) ([]int, error) {
 	j := l.Design
 	if len(j.Parts) == 0 {
@@ -294,8 +289,7 @@ func (l *Layout) forwardOnly() *plan.Program {
 	return &p
 }
 
-// held lists the most microbatches or chunks that each stage of a decoder's program has between forward and
-// backward.
+// held lists the most microbatches or chunks that each stage of a decoder's program has between forward and backward.
 func held(p *plan.Program) []int {
 	most, now := make([]int, len(p.StageRank)), make([]int, len(p.StageRank))
 	for _, row := range p.Rows {

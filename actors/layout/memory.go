@@ -82,8 +82,7 @@ func (l *Layout) Memory(r int) Memory {
 		} else {
 			m.Grads += full
 		}
-		// A rank's own parts of sums are held until the last member has taken them, behind which the next
-		// sums begin.
+		// A rank's own parts of sums are held until the last member has taken them, behind which the next sums begin.
 		if len(p.Sum) > 0 {
 			m.Update += full
 		}
@@ -108,8 +107,7 @@ func (l *Layout) Memory(r int) Memory {
 	return m
 }
 
-// rowPeaks are the activations of all rows, replayed once, where ranks receive so many times the rows of
-// even routing.
+// rowPeaks are the activations of all rows, replayed once, where ranks receive so many times the rows of even routing.
 func (l *Layout) rowPeaks(share float64) []int64 {
 	if l.peaks[share] == nil {
 		peaks, err := l.activations(share)
@@ -214,8 +212,7 @@ func (l *Layout) NewReplay() *Replay {
 // Peak is the most that each row has held so far, beside parameters and state.
 func (x *Replay) Peak() []int64 { return x.led.Peak }
 
-// Begin says that a row begins an action on a microbatch of a class, and gives what it holds at the worst of
-// it.
+// Begin says that a row begins an action on a microbatch of a class, and gives what it holds at the worst of it.
 func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 	ph, ok := PhaseOf[a.Kind]
 	if !ok {
@@ -344,8 +341,7 @@ func (x *Replay) End(row int, a plan.Action, class int32) {
 	}
 }
 
-// gave hands an activation over when a forward has ended, and lets go what the stage holds of it and of its
-// cotangent.
+// gave hands an activation over when a forward has ended, and lets go what the stage holds of it and of its cotangent.
 func (x *Replay) gave(row int, a plan.Action, ph grad.Phase, f *grad.Footprint, p *core.Port, name string) {
 	h := f.Gives[name]
 	own := x.first(p) == p.ID // of several consumers the first counts the giver's own hold
@@ -371,8 +367,7 @@ func (x *Replay) gave(row int, a plan.Action, ph grad.Phase, f *grad.Footprint, 
 	}
 }
 
-// took hands a cotangent over when a backward has ended, and lets go what the stage holds of it and of the
-// activation.
+// took hands a cotangent over when a backward has ended, and lets go what the stage holds of it and of the activation.
 func (x *Replay) took(row int, a plan.Action, ph grad.Phase, f *grad.Footprint, p *core.Port, name string) {
 	h := f.Sends[name]
 	switch {

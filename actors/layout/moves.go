@@ -19,8 +19,8 @@ type Move struct {
 	Params  []int // places in the rank's list of all that it holds
 }
 
-// Kinds of tensors whose rows are experts: the model's own, and those of the optimizer, which may be shared
-// out further.
+// Kinds of tensors whose rows are experts: the model's own, and those of the optimizer, which may be
+// shared out further.
 const (
 	MovedParam = iota
 	MovedState
@@ -32,8 +32,7 @@ type Transfer struct {
 	Param, Kind, From, Row, To int
 }
 
-// moveAxes are the axes along which experts' rows are shared out: those of a group whose members exchange
-// them.
+// moveAxes are the axes along which experts' rows are shared out: those of a group whose members exchange them.
 func (l *Layout) moveAxes() (axes []int) {
 	o := grad.Options{Mesh: l.meshes[DecoderSide]}
 	ep := o.Axis(topology.EP)
@@ -248,9 +247,8 @@ func (l *Layout) Fitting(x core.Laid) core.Laid {
 // leastGain is what the fullest rank must lose of its rows before a layer's experts move, as a share.
 const leastGain = 0.02
 
-// Rebalance says where experts go by the rows that they had, as DeepSeek's EPLB places them with one copy
-// each. Ranks whose experts mostly stay keep them, and a layer that would gain next to nothing is left
-// alone.
+// Rebalance says where experts go by the rows that they had, as DeepSeek's EPLB places them with one copy each.
+// Ranks whose experts mostly stay keep them, and a layer that would gain next to nothing is left alone.
 func (l *Layout) Rebalance(_ int64, loads []core.Load, now []core.Placed) (out []core.Placed) {
 	e := &l.Design.Model.Spec.Experts
 	ranks, groups := l.Design.Mesh.Len(topology.EP), max(1, e.Router.Groups)

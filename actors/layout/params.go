@@ -94,8 +94,7 @@ func (l *Layout) rank(r int) RankPart {
 		}
 		part.Stages = append(part.Stages, s)
 		for _, p := range l.Main(s).Params {
-			// Two stages of one rank may share a parameter; it is held once, so both must place its
-			// gradient alike.
+			// Two stages of one rank may share a parameter; it is held once, so both must place its gradient alike.
 			if first := seen[p.Name]; first != nil {
 				if first.Grad != p.Grad {
 					panic(fmt.Sprintf("layout: the gradient of %s is placed %v on one stage and %v on "+
@@ -115,8 +114,7 @@ func (l *Layout) rank(r int) RankPart {
 	return part
 }
 
-// shard is the part of a parameter's slice that the rank at pos has where rows are shared out over some
-// axes.
+// shard is the part of a parameter's slice that the rank at pos has where rows are shared out over some axes.
 func shard(o *grad.Options, h family.Region, rows int, pos, axes []int) family.Region {
 	h.From, h.To = grad.ShardRows(rows, o.Member(pos, axes), o.Members(axes))
 	return h
@@ -136,9 +134,8 @@ func (l *Layout) held1(part *RankPart, p *grad.Param) Held {
 	return h
 }
 
-// alone reports whether the rank is the first of those that hold the same region: at the beginning of every
-// axis of the parameter's mesh over which it is neither cut nor shared out by rows, and on the first stage
-// that has it.
+// alone reports whether the rank is the first of those that hold the same region: at the beginning of every axis of the
+// parameter's mesh over which it is neither cut nor shared out by rows, and on the first stage that has it.
 func (l *Layout) alone(part *RankPart, h Held, rows []int) bool {
 	for m, a := range l.meshes[h.Side] {
 		if a.Fold == h.Fold && part.Sides[h.Side].Pos[m] > 0 && h.Place.On(m).Kind == grad.Replicated &&
@@ -154,8 +151,7 @@ func (l *Layout) alone(part *RankPart, h Held, rows []int) bool {
 func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	o, pos := &grad.Options{Mesh: l.meshes[h.Side]}, part.Sides[h.Side].Pos
 	out := ParamPlan{Held: h, Index: l.Index[h.Name], Own: h.Region, Optim: l.optimizer(h.Param)}
-	// Sums over data go with the reduction of the step; sums within a tensor group have to come
-	// before.
+	// Sums over data go with the reduction of the step; sums within a tensor group have to come before.
 	for _, m := range h.Grad.Sums() {
 		if !h.Largest && (o.Mesh[m].Data || l.Design.Zero > 0 && o.Mesh[m].Zero) {
 			out.Reduce = append(out.Reduce, m)
@@ -188,8 +184,7 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	if l.Design.ClipOf != nil {
 		_, out.Clip = l.Design.ClipOf(h.Name)
 	}
-	// A parameter of several pipeline stages (tied embeddings) has its gradients summed over their
-	// ranks.
+	// A parameter of several pipeline stages (tied embeddings) has its gradients summed over their ranks.
 	if own := l.owners[h.Name]; len(own) > 1 {
 		key := fmt.Sprint(own)
 		if tieOf[key] == 0 {

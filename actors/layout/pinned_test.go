@@ -105,8 +105,7 @@ func TestPinnedLayouts(t *testing.T) {
 		"after a change that is meant: go test ./actors/layout -rewrite")
 }
 
-// writeLayout writes what a layout has, ranks in full that are the first and the last, and of the others a
-// hash.
+// writeLayout writes what a layout has, ranks in full that are the first and the last, and of the others a hash.
 func writeLayout(w io.Writer, l *Layout) {
 	fmt.Fprintf(w, "%d ranks, %d local; class %d, filled %v, dealt %d, split %v; order %s\n", l.World(),
 		l.LocalRanks(),

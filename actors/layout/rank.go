@@ -24,8 +24,7 @@ func (l *Layout) LoaderRef(proc, dp int) actors.Ref {
 	return FirstRank + actors.Ref(l.World()+proc*l.Design.Mesh.Replicas()+dp)
 }
 
-// ActorName is an actor's name in one word: coordinator, observer, rank3, loader0.1 (of process 0, for
-// replica 1).
+// ActorName is an actor's name in one word: coordinator, observer, rank3, loader0.1 (of process 0, for replica 1).
 func (l *Layout) ActorName(r actors.Ref) string {
 	k, size, dps := int(r-FirstRank), l.World(), l.Design.Mesh.Replicas()
 	switch {
@@ -95,8 +94,8 @@ func (l *Layout) Buddies(procs int) (out []int) {
 	return out
 }
 
-// Alone reports whether every rank carries out an update that is committed without hearing from others, as
-// without ZeRO.
+// Alone reports whether every rank carries out an update that is committed without hearing from others,
+// as without ZeRO.
 func (l *Layout) Alone() bool {
 	for i := range l.Ranks {
 		if len(l.Exchanges(&l.Ranks[i], Apply)) > 0 {

@@ -23,8 +23,7 @@ type PartPlan struct {
 	Widths []int // heads and widths that TP has to divide
 }
 
-// TowerParts are the parts of a model whose vision tower, with its projector, has the given plan; nil is
-// none.
+// TowerParts are the parts of a model whose vision tower, with its projector, has the given plan; nil is none.
 func TowerParts(m *family.Model, e *PartPlan) []*PartPlan {
 	if e == nil {
 		return nil
@@ -36,9 +35,8 @@ func TowerParts(m *family.Model, e *PartPlan) []*PartPlan {
 	return []*PartPlan{&out}
 }
 
-// Where replicas of a part live: on the ranks of the first pipeline rank, on all ranks of the decoder's
-// replica, or on ranks of their own. With TP smaller than such a set there are several replicas, which take
-// microbatches in turn.
+// Where replicas of a part live: on the ranks of the first pipeline rank, on all ranks of the decoder's replica, or on
+// ranks of their own. With TP smaller than such a set there are several replicas, which take microbatches in turn.
 const (
 	OverFirst = "first"
 	OverAll   = "all"
@@ -92,8 +90,8 @@ type Side struct {
 	Pos  []int           // of the rank, by axis; nil for one that has no part in the component
 }
 
-// First reports whether the rank is the first of those that compute the same: a value that all of them have
-// counts once.
+// First reports whether the rank is the first of those that compute the same: a value that all of them
+// have counts once.
 func (s Side) First() bool {
 	for m, a := range s.Mesh {
 		if !a.Data && a.Fold == 0 && s.Pos != nil && s.Pos[m] > 0 {
@@ -106,8 +104,7 @@ func (s Side) First() bool {
 // sidesOf is the number of sides.
 func (l *Layout) sidesOf() int { return 1 + len(l.Design.Parts) }
 
-// own is the number of ranks of a replica that run part i alone, and before how many such ranks of earlier
-// parts lie.
+// own is the number of ranks of a replica that run part i alone, and before how many such ranks of earlier parts lie.
 func (l *Layout) own(i int) (n, before int) {
 	for k, e := range l.Design.Parts[:i+1] {
 		before += n
@@ -164,8 +161,7 @@ func (l *Layout) Name(rank int) string {
 	return fmt.Sprintf("rank %d (encoder %d dp %d)", rank, local-l.shared(), dp)
 }
 
-// partGroups are the replicas of part i as local ranks; microbatch m belongs to replica m modulo their
-// number.
+// partGroups are the replicas of part i as local ranks; microbatch m belongs to replica m modulo their number.
 func (l *Layout) partGroups(i int) (out [][]int) {
 	e, first := l.Design.Parts[i], 0
 	if e.Over == OverOwn {

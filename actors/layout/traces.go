@@ -123,8 +123,7 @@ func (l *Layout) learns(stage int) bool {
 	return slices.ContainsFunc(l.Main(stage).Out, func(p *grad.Port) bool { return p.Grad })
 }
 
-// Main is the trace of a stage that has all its parameters: a training step's, of a microbatch with
-// images.
+// Main is the trace of a stage that has all its parameters: a training step's, of a microbatch with images.
 func (l *Layout) Main(stage int) *grad.Trace { return l.Traces[TraceKey{Stage: stage, Class: l.Class}] }
 
 // Trace is that of a key, made when a class of shape is met for the first time.
@@ -154,9 +153,8 @@ func (l *Layout) recordWith(o grad.Options, k TraceKey) *grad.Trace {
 	return j.Model.Record(o, block.Rec{Shape: j.Model.Shape(rows, k.Class), Lora: j.Lora}, l.Stages[k.Stage])
 }
 
-// traces records all traces that a run needs: per stage, chunk and class of shapes, for training
-// and for evaluation. From the traces of training it then numbers the parameters and sizes the
-// ports.
+// traces records all traces that a run needs: per stage, chunk and class of shapes, for training and for evaluation.
+// From the traces of training it then numbers the parameters and sizes the ports.
 func (l *Layout) traces() {
 	j := l.Design
 	l.Class = j.Model.Planned(j.Rows, j.Dims)
@@ -200,8 +198,7 @@ type loweredKey struct {
 	k plan.Kind
 }
 
-// Lower lists the segments of an action for microbatches of a class. It may be called from several
-// goroutines.
+// Lower lists the segments of an action for microbatches of a class. It may be called from several goroutines.
 func (l *Layout) Lower(a plan.Action, eval bool, class int32) []core.Segment {
 	if a.Chunk < 0 || int(a.Stage) >= len(l.Stages) {
 		return nil

@@ -149,9 +149,8 @@ func (l *Layout) turns(part *RankPart) (flops int64) {
 	return flops
 }
 
-// turningPeak is what turning takes of a rank's memory beside its gradients, in bytes: its greatest matrix
-// put together, in strips and as a whole. What members in other processes have sent waits beside that, and is
-// not counted.
+// turningPeak is what turning takes of a rank's memory beside its gradients, in bytes: its greatest matrix put
+// together, in strips and as a whole. What members in other processes have sent waits beside that, and is not counted.
 func (l *Layout) turningPeak(part *RankPart) (most int64) {
 	for _, x := range l.Exchanges(part, Directions) {
 		for _, i := range x.Params {

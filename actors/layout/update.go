@@ -21,9 +21,8 @@ const (
 	Gather           // take them in
 	numUpdate        // Gather has a segment only if Apply communicates
 
-	// Directions stands behind SumNorm, and moves those behind it on, where an optimizer needs whole
-	// matrices: make directions of the rank's own numbers, and send them to all that have others of the same
-	// matrices.
+	// Directions stands behind SumNorm, and moves those behind it on, where an optimizer needs whole matrices:
+	// make directions of the rank's own numbers, and send them to all that have others of the same matrices.
 	Directions = -1
 )
 
@@ -84,9 +83,8 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 	return
 }
 
-// samePlaces sorts exchanges so that each is at the same place on all its members, which stand for it by
-// its place: parts' come first, because their members may lie on several stages of the decoder, which have
-// buckets of their own.
+// samePlaces sorts exchanges so that each is at the same place on all its members, which stand for it by its place:
+// parts' come first, because their members may lie on several stages of the decoder, which have buckets of their own.
 func samePlaces(a, b Exchange) int {
 	decoder := func(x Exchange) bool { return x.Side == DecoderSide }
 	return cmp.Or(boolOrder(decoder(a), decoder(b)), boolOrder(a.Bucket > 0, b.Bucket > 0),
@@ -104,9 +102,8 @@ func (l *Layout) Rows(p ParamPlan, member int) (from, to int) {
 	return grad.ShardRows(p.Local[0], o.Member(pos, p.Zero), o.Members(p.Zero))
 }
 
-// updateSegments lists the optimizer step of a rank: its segments with who communicates, what is sent and
-// what is moved. Host and simulator read this one description; the host carries it out, and the simulator
-// prices its bytes.
+// updateSegments lists the optimizer step of a rank: its segments with who communicates, what is sent and what is
+// moved. Host and simulator read this one description; the host carries it out, and the simulator prices its bytes.
 func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 	segs := make([]core.Segment, numUpdate-1)
 	for _, x := range l.Exchanges(part, SumTP) {
@@ -195,8 +192,7 @@ func (l *Layout) Clips() (limits []float64, of []uint8) {
 	return limits, of
 }
 
-// Norms lists the parameters whose squared norms a rank reports whole; those of experts are reported one by
-// one.
+// Norms lists the parameters whose squared norms a rank reports whole; those of experts are reported one by one.
 func Norms(ps []ParamPlan) []int32 {
 	out := []int32{}
 	for _, p := range ps {

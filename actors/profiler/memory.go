@@ -53,8 +53,7 @@ func (p *Profiler) memory() (all []RankMemory) {
 	return all
 }
 
-// PrintMemory prints who held what of each rank's memory at its peak, at most so many rows a rank; 0 is all
-// of them.
+// PrintMemory prints who held what of each rank's memory at its peak, at most so many rows a rank; 0 is all of them.
 func (r ProfileReport) PrintMemory(w io.Writer, most int) {
 	if len(r.Memory) == 0 {
 		return

@@ -95,8 +95,7 @@ func (d profiled) Run(j actors.Job) (res host.Result, err error) {
 	return
 }
 
-// jobPhase sorts a job into the phases of the report; everything that is no segment and no update
-// is saving.
+// jobPhase sorts a job into the phases of the report; everything that is no segment and no update is saving.
 func jobPhase(j actors.Job) profile.Phase {
 	switch {
 	case j.Kind == actors.UpdatePhase:

@@ -15,8 +15,7 @@ import (
 var phaseColours = map[string]string{"forward": "#4e79a7", "backward": "#59a14f", "optimizer": "#e15759",
 	"save": "#9c755f", "loader": "#bab0ac"}
 
-// kernelColour groups kernels: products, attention, the loss, the optimizer, and everything that memory
-// bounds.
+// kernelColour groups kernels: products, attention, the loss, the optimizer, and everything that memory bounds.
 func kernelColour(name string) string {
 	op, _, _ := strings.Cut(name, " ")
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sends reads a body that says it has so many bytes, and gives the status of what is made of it; its room is
-// given back.
+// sends reads a body that says it has so many bytes, and gives the status of what is made of it;
+// its room is given back.
 func sends(s *Server, from io.Reader, says int64) int {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, "/", from)

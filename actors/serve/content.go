@@ -22,8 +22,7 @@ type contentPart struct {
 	} `json:"image_url"`
 }
 
-// contentOf is a message's content as it was given, a text or a list of parts, and the files of the images, in
-// order.
+// contentOf is a message's content as it was given, a text or a list of parts, and the files of the images, in order.
 func contentOf(raw json.RawMessage, sees bool) (content any, images [][]byte, err error) {
 	var text string
 	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {

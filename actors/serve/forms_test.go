@@ -13,8 +13,7 @@ import (
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
-// spelled are the tokens of a small vocabulary that spells JSON; no letter begins a word that it does not
-// end.
+// spelled are the tokens of a small vocabulary that spells JSON; no letter begins a word that it does not end.
 const spelled = "{ } [ ] \" : , Ġ 0 1 2 3 4 5 7 . b c d f h true null {\" \": \", get ( ) \\n <tool_call> </tool_call> name arguments x - é"
 
 // spells writes a model whose tokens spell JSON, with a chat template that knows tools, and opens it.
@@ -100,9 +99,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestTools: a forced call has the tool's name and arguments of its schema; a tool that is not forced may
-// be called or not; answers and streams have calls as the openai client reads them, and conversations take
-// them back.
+// TestTools: a forced call has the tool's name and arguments of its schema; a tool that is not forced may be called or
+// not; answers and streams have calls as the openai client reads them, and conversations take them back.
 func TestTools(t *testing.T) {
 	_, url := serving(t, spells(t, hermes), Options{})
 	tools := `"tools": [{"type": "function", "function": {"name": "get", "strict": true, "parameters": {"type": "object",

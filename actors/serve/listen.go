@@ -28,8 +28,7 @@ func Listen(ctx context.Context, l net.Listener, handler http.Handler) error {
 	return nil
 }
 
-// Shows reports whether a request shows a token behind one of some schemes, such as "Bearer "; all show the
-// token "".
+// Shows reports whether a request shows a token behind one of some schemes, such as "Bearer "; all show the token "".
 func Shows(r *http.Request, token string, schemes ...string) bool {
 	given := r.Header.Get("Authorization")
 	for _, s := range schemes {

@@ -132,8 +132,7 @@ func (s *Server) params(b *body, most int) (p sample.Params, stops []string, n i
 	return p, stops, n, err
 }
 
-// biases are those of tokens by their numbers, which JSON has as texts. Whether there is such a token the
-// engine says.
+// biases are those of tokens by their numbers, which JSON has as texts. Whether there is such a token the engine says.
 func biases(given map[string]float64) (map[int32]float64, error) {
 	out := map[int32]float64{}
 	for text, bias := range given {

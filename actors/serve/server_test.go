@@ -107,8 +107,7 @@ func events(t *testing.T, url, body string) (out []map[string]any) {
 	return out
 }
 
-// TestAnswers: a seed gives one text, at once and as a stream, in a conversation and as a completion of
-// what the
+// TestAnswers: a seed gives one text, at once and as a stream, in a conversation and as a completion of what the
 // template writes; texts and tokens end answers; the usage is counted.
 func TestAnswers(t *testing.T) {
 	_, url := served(t, Options{})

@@ -16,8 +16,7 @@ type speller struct {
 	first, other [][]byte // as token.Tokenizer.Pieces has them
 }
 
-// bytes are what a token adds to a text: as its first token, or behind others. The text of a special token is
-// its name.
+// bytes are what a token adds to a text: as its first token, or behind others. The text of a special token is its name.
 func (s *speller) bytes(id int32, first bool) []byte {
 	s.once.Do(func() { s.first, s.other = s.tok.Pieces() })
 	from := s.other
@@ -30,8 +29,8 @@ func (s *speller) bytes(id int32, first bool) []byte {
 	return []byte(s.tok.Decode([]int32{id}, false))
 }
 
-// said is a token as its text and bytes. A part of a character has no text, and is written as OpenAI's API
-// does: bytes:\xe2\x80.
+// said is a token as its text and bytes. A part of a character has no text, and is written as OpenAI's
+// API does: bytes:\xe2\x80.
 func (s *speller) said(id int32) (string, []int) {
 	raw := s.bytes(id, false)
 	bytes := make([]int, len(raw))

@@ -79,8 +79,7 @@ func TestSpelled(t *testing.T) {
 		[]float32{-0.5, -0.625, 9}))
 }
 
-// TestOpenAI: what OpenAI's clients look at: names, null usage before the last part, keys to the letter,
-// bounds.
+// TestOpenAI: what OpenAI's clients look at: names, null usage before the last part, keys to the letter, bounds.
 func TestOpenAI(t *testing.T) {
 	_, url := served(t, Options{})
 	chat := `{"model": "words", "messages": [{"role": "user", "content": "w8"}], "max_tokens": 3`

@@ -17,9 +17,8 @@ type piece struct {
 	end   sample.End // "" while the answer goes on
 }
 
-// talk is an answer under way: the loop puts tokens in, a handler takes pieces. It holds those that
-// nobody has
-// taken, which the tokens of the answer bound.
+// talk is an answer under way: the loop puts tokens in, a handler takes pieces. It holds those that nobody has taken,
+// which the tokens of the answer bound.
 type talk struct {
 	request *sample.Request
 	mu      sync.Mutex

@@ -107,8 +107,8 @@ func (x *tenant) shows(r *http.Request) error {
 	return nil
 }
 
-// draw readies answers of an adapter, and gives its slot, counted from 1: 0 for the model alone. leave says that they
-// have ended.
+// draw readies answers of an adapter, and gives its slot, counted from 1: 0 for the model alone.
+// leave says that they have ended.
 func (t *tenantry) draw(ctx context.Context, r *http.Request, name string) (slot int, leave func(), err error) {
 	x := t.find(name)
 	if x == nil {

@@ -34,8 +34,7 @@ func malformed(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, a...))
 }
 
-// Decode reads the next record; the caller owns a reference to each tensor. io.EOF ends an edge between two
-// records.
+// Decode reads the next record; the caller owns a reference to each tensor. io.EOF ends an edge between two records.
 func (d *Decoder) Decode() (*Record, error) {
 	for {
 		var h [16]byte
@@ -136,8 +135,7 @@ func parseMessage(meta []byte) (m message, err error) {
 	return m, nil
 }
 
-// record checks every length and offset against the body before anything is read, then takes the columns
-// apart.
+// record checks every length and offset against the body before anything is read, then takes the columns apart.
 func (d *Decoder) record(m message, fs []field) (*Record, error) {
 	fixed := len(columns) - 4
 	if len(m.nodes) != fixed+5+4*len(fs) || len(m.bufs) != 2*fixed+13+8*len(fs) {
@@ -211,8 +209,7 @@ func (c *cutter) fixed(width int) (v int64) {
 	return int64(binary.LittleEndian.Uint64(b))
 }
 
-// list returns the bytes of a list column's only row, which must hold n elements of width bytes; n < 0 takes
-// any.
+// list returns the bytes of a list column's only row, which must hold n elements of width bytes; n < 0 takes any.
 func (c *cutter) list(width int) []byte {
 	c.buf++
 	off := c.bytes()

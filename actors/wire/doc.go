@@ -9,11 +9,10 @@
 //
 // # How data flows
 //
-// An [Encoder] gives the pieces of a message in the order in which they are to be written: metadata from a
-// buffer that is used again, tensors as they lie. Messages with the same names, element types and ranks of
-// tensors share a stream; the streams of one connection are told apart by a number before each message. A
-// [Decoder] reads the columns it knows into memory of a pool, so that a received tensor counts against a
-// budget like any other.
+// An [Encoder] gives the pieces of a message in the order in which they are to be written: metadata from a buffer that
+// is used again, tensors as they lie. Messages with the same names, element types and ranks of tensors share a stream;
+// the streams of one connection are told apart by a number before each message. A [Decoder] reads the columns it knows
+// into memory of a pool, so that a received tensor counts against a budget like any other.
 //
 // # What always holds
 //

@@ -12,8 +12,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Record is a message as it crosses processes: the message's own fields, where it goes, and the tensors of
-// its payload.
+// Record is a message as it crosses processes: the message's own fields, where it goes, and the tensors of its payload.
 type Record struct {
 	actors.Message
 	To      actors.Ref

@@ -69,8 +69,7 @@ func TestRoundTrip(t *testing.T) {
 	require.Zero(t, pool.Buffers())
 }
 
-// TestStockReader: the Arrow library reads a captured stream; its bytes are the edge's without the frame
-// headers.
+// TestStockReader: the Arrow library reads a captured stream; its bytes are the edge's without the frame headers.
 func TestStockReader(t *testing.T) {
 	e := NewEncoder()
 	var file bytes.Buffer

@@ -18,9 +18,8 @@ import (
 // src/openenv/core/env_server): a session is a connection to /ws.
 type OpenEnv struct {
 	URL string // of the server: http, https, ws or wss
-	// Action is the key of an action that has what the model says, and Texts are the keys of an observation
-	// that are said to it, one a line; dots lead into objects, and without any the whole observation is
-	// said as JSON.
+	// Action is the key of an action that has what the model says, and Texts are the keys of an observation that are
+	// said to it, one a line; dots lead into objects, and without any the whole observation is said as JSON.
 	Action string
 	Texts  []string
 }
@@ -191,8 +190,7 @@ func (s *session) unasked(text []byte) error {
 	return errors.New("it has said something that it was not asked for")
 }
 
-// asked is a request as the server reads it. A record's object reset goes along with the seed, whose own it
-// may give.
+// asked is a request as the server reads it. A record's object reset goes along with the seed, whose own it may give.
 func (s *session) asked(q talkRequest) (sessionMessage, error) {
 	if q.Reset == nil {
 		return sessionMessage{"step", map[string]string{s.Action: q.Step.Text}}, nil
@@ -209,8 +207,7 @@ func (s *session) asked(q talkRequest) (sessionMessage, error) {
 	return sessionMessage{"reset", data}, nil
 }
 
-// read makes a turn of what the server has said. What it says to a reset is the prompt, which is that of
-// the data.
+// read makes a turn of what the server has said. What it says to a reset is the prompt, which is that of the data.
 func (s *session) read(text []byte, reset bool) (x Turn, err error) {
 	var m struct {
 		Type string          `json:"type"`

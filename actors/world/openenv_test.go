@@ -162,8 +162,8 @@ func TestOpenEnv(t *testing.T) {
 	}
 }
 
-// few is a server that takes so many sessions at once, as OpenEnv's does, whose episodes have two turns; closes ends
-// all sessions.
+// few is a server that takes so many sessions at once, as OpenEnv's does, whose episodes have two turns;
+// closes ends all sessions.
 func few(t *testing.T, most int) (url string, closes func(), resets func() []string) {
 	places := make(chan struct{}, most)
 	var mu sync.Mutex
@@ -222,8 +222,8 @@ func few(t *testing.T, most int) (url string, closes func(), resets func() []str
 		}
 }
 
-// TestOpenEnvFull: episodes share the sessions that a server takes, and where others have all of them its words are the
-// error.
+// TestOpenEnvFull: episodes share the sessions that a server takes, and where others have all of them its words
+// are the error.
 func TestOpenEnvFull(t *testing.T) {
 	o := OpenEnv{Action: "m", Texts: []string{"t"}}
 	o.URL, _, _ = few(t, 1)
@@ -283,8 +283,8 @@ func TestOpenEnvIdle(t *testing.T) {
 	require.Equal(t, `{"type":"reset","data":{"n":1e21,"seed":9007199254740993}}`, resets()[0])
 }
 
-// TestOpenEnvSilent: a server that takes connections and says nothing holds nobody up but those that ask it, who hear
-// their context.
+// TestOpenEnvSilent: a server that takes connections and says nothing holds nobody up but those that ask it,
+// who hear their context.
 func TestOpenEnvSilent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -16,8 +16,7 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// program is a process that answers each JSON object on a line of its input with one on a line of its
-// output.
+// program is a process that answers each JSON object on a line of its input with one on a line of its output.
 type program struct {
 	cmd      *exec.Cmd
 	in, out  *os.File

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Turn is what an environment of texts says: to the beginning of an episode, and to each text that it is
-// told.
+// Turn is what an environment of texts says: to the beginning of an episode, and to each text that it is told.
 type Turn struct {
 	Text   string  `json:"text"`
 	Reward float64 `json:"reward"`

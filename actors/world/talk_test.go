@@ -95,9 +95,8 @@ func talked(x *Talks, seed uint64, between func()) (*Dialogue, error) {
 	}
 }
 
-// TestTalks: episodes are the same whichever process says their turns: where one process has several under
-// way, each is told again when it goes on, and so it is where a process dies, hangs or says what is no
-// answer, once.
+// TestTalks: episodes are the same whichever process says their turns: where one process has several under way,
+// each is told again when it goes on, and so it is where a process dies, hangs or says what is no answer, once.
 func TestTalks(t *testing.T) {
 	const wait = 4 * time.Minute // which nobody takes that is not to hang
 	want := []Turn{{}, {"1 move 0", 0.5, false}, {"2 move 1", 0.5, false}, {"3 move 2", 0.5, true}}

@@ -11,9 +11,8 @@
 //	package        mutants  killed  equivalent  share
 //	actors/core         25      22           1   0.92
 //
-// A mutant that no test can kill, because both programs do the same, is equivalent. Those stand with the
-// reason in equivalent.txt beside this file, recognised by the file, the line's text and the change, and
-// count neither way.
+// A mutant that no test can kill, because both programs do the same, is equivalent. Those stand with the reason in
+// equivalent.txt beside this file, recognised by the file, the line's text and the change, and count neither way.
 package main
 
 import (

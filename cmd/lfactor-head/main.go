@@ -1,6 +1,5 @@
-// Command lfactor-head serves as the head of a cluster: it has the store, etcd, which no other command
-// links. `lfactor cluster up` and agents start it by way of `lfactor cluster head`, which finds it; people
-// do not start it.
+// Command lfactor-head serves as the head of a cluster: it has the store, etcd, which no other command links.
+// `lfactor cluster up` and agents start it by way of `lfactor cluster head`, which finds it; people do not start it.
 package main
 
 import (

@@ -10,9 +10,8 @@ import (
 	"github.com/lfactor/lfactor/actors/run/record"
 )
 
-// TestCompare: two runs of one file are the same in samples, losses and tensors; one with another rate parts
-// in its losses and tensors but not in its samples; one with another order of data parts in its samples
-// first.
+// TestCompare: two runs of one file are the same in samples, losses and tensors; one with another rate parts in its
+// losses and tensors but not in its samples; one with another order of data parts in its samples first.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)

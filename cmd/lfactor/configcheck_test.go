@@ -12,8 +12,8 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 )
 
-// TestConfigCheckLoong counts the models of a tree in LoongForge's layout, and explains what differs from
-// published ones.
+// TestConfigCheckLoong counts the models of a tree in LoongForge's layout, and explains what differs
+// from published ones.
 func TestConfigCheckLoong(t *testing.T) {
 	t.Parallel()
 	tree, err := filepath.Abs("../../configs/testdata/loong/configs/models")

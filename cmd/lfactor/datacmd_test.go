@@ -174,8 +174,7 @@ func TestDataOfRun(t *testing.T) {
 	require.Equal(t, "s document 3: s.tar at byte 512: it is there twice\n1 bad samples\n", out)
 }
 
-// Blame reads a step of a run again and names the files and places; the samples are those that the ledger
-// has.
+// Blame reads a step of a run again and names the files and places; the samples are those that the ledger has.
 func TestBlameNamesPlaces(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)

@@ -92,10 +92,9 @@ var ranksOf = [][]string{{"plan.procs=2"}, {"plan.pp=1", "plan.dp=1"}, {"plan.pp
 		"plan.procs=2"},
 	{"plan.pp=1", "plan.dp=4", "plan.zero=1"}}
 
-// A producer puts shards, some late, torn, replaced or removed, into a folder that is followed, while a run
-// on 1 to 16 ranks, which are others after each kill, learns them; follower and run are killed again and
-// again. The run's ledger of samples is byte for byte that of a run of one rank that nobody disturbed, which
-// begins when all shards are there.
+// A producer puts shards, some late, torn, replaced or removed, into a folder that is followed, while a run on 1 to 16
+// ranks, which are others after each kill, learns them; follower and run are killed again and again. The run's ledger
+// of samples is byte for byte that of a run of one rank that nobody disturbed, which begins when all shards are there.
 func TestFollowKilled(t *testing.T) {
 	t.Parallel()
 	n := 6
@@ -167,9 +166,8 @@ func shardChanged(t *testing.T, alone string) {
 	require.Contains(t, out, "of generation 1 is not the one that was taken: 14 bytes, want")
 }
 
-// Tickets of a queue are taken by the command, and one that cannot be used is set aside; a place
-// that there is not
-// is refused before anything is written.
+// Tickets of a queue are taken by the command, and one that cannot be used is set aside; a place that there is not is
+// refused before anything is written.
 func TestFollowQueue(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,9 +15,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 )
 
-// TestDataKind: without data.kind a run reads what lint reads, document by document, whatever the files are
-// called; a kind that the files deny is a fault of the key data.kind that names the file, before anything is
-// read as raw bytes.
+// TestDataKind: without data.kind a run reads what lint reads, document by document, whatever the files are called;
+// a kind that the files deny is a fault of the key data.kind that names the file, before anything is read as raw bytes.
 func TestDataKind(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 )
 
-// runCorpus writes documents, of which many are nearly copies of others, and a recipe of six steps over
-// them.
+// runCorpus writes documents, of which many are nearly copies of others, and a recipe of six steps over them.
 func runCorpus(t *testing.T, dir string, documents int) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(8, 8))

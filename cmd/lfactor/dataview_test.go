@@ -69,8 +69,7 @@ func TestDataView(t *testing.T) {
 	viewRefused(t, dir)
 }
 
-// viewRefused: a page is replaced only when that is asked for, and a ledger that is not there is a
-// wrong word.
+// viewRefused: a page is replaced only when that is asked for, and a ledger that is not there is a wrong word.
 func viewRefused(t *testing.T, dir string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.html"), []byte("mine"), 0o600))

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDemoRL: the demo of rewards trains, draws, judges and writes its page; in some more than a minute,
-// with
+// TestDemoRL: the demo of rewards trains, draws, judges and writes its page; in some more than a minute, with
 // -long, the share of right answers to sums that were not in training more than doubles.
 func TestDemoRL(t *testing.T) {
 	t.Parallel()

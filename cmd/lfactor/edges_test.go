@@ -14,9 +14,8 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 )
 
-// TestEdges: a run's edges are listed while it is under way and when it has ended, over all of its
-// processes; one that is captured is read by a stock reader, message for message; patterns that match
-// nothing are refused.
+// TestEdges: a run's edges are listed while it is under way and when it has ended, over all of its processes;
+// one that is captured is read by a stock reader, message for message; patterns that match nothing are refused.
 func TestEdges(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)

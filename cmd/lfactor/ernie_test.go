@@ -22,10 +22,9 @@ import (
 var ernieExport = flag.String("ernie-export", "",
 	"directory to leave TestVisionErnie's export in, for a look at it with transformers")
 
-// TestVisionErnie trains a small ERNIE-4.5-VL on JSON lines with the images that they name, on a plan that
-// cuts layers, heads and both sets of experts; the experts for images learn with the others, and a run goes
-// on from the export with the loss that it had. What a model with two sets of experts cannot do is refused
-// by its key.
+// TestVisionErnie trains a small ERNIE-4.5-VL on JSON lines with the images that they name, on a plan that cuts layers,
+// heads and both sets of experts; the experts for images learn with the others, and a run goes on from the export with
+// the loss that it had. What a model with two sets of experts cannot do is refused by its key.
 func TestVisionErnie(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,9 +12,8 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
-// TestGGUF: a run's checkpoint becomes a GGUF file, which samples, verifies and compares as the directory
-// of Hugging Face does, and comes back as one; what cannot be asked for is refused, and a damaged file
-// named.
+// TestGGUF: a run's checkpoint becomes a GGUF file, which samples, verifies and compares as the directory of Hugging
+// Face does, and comes back as one; what cannot be asked for is refused, and a damaged file named.
 func TestGGUF(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)

@@ -10,10 +10,9 @@ import (
 	"github.com/lfactor/lfactor/actors/run"
 )
 
-// TestHungWorker: a run whose device never comes back, in a process that still says that it lives, finds the
-// root by itself, ends that process, and goes on with the one in its place to the state of a run that was
-// left alone. On one host nobody would start the process that leads again: the run says so and goes on to
-// wait.
+// TestHungWorker: a run whose device never comes back, in a process that still says that it lives, finds the root
+// by itself, ends that process, and goes on with the one in its place to the state of a run that was left alone.
+// On one host nobody would start the process that leads again: the run says so and goes on to wait.
 func TestHungWorker(t *testing.T) {
 	t.Parallel()
 	args := []string{"train", "run.yaml", "plan.procs=2", "plan.dp=1", "train.steps=20", "log.stall=0.5"}

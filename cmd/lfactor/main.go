@@ -1,6 +1,5 @@
-// Command lfactor trains models as graphs of actors, plans and simulates such runs, and looks after their
-// checkpoints and data. Each verb has a folder, which parses, calls and prints; main only puts them
-// together.
+// Command lfactor trains models as graphs of actors, plans and simulates such runs, and looks after their checkpoints
+// and data. Each verb has a folder, which parses, calls and prints; main only puts them together.
 package main
 
 import (

@@ -45,10 +45,9 @@ func TestExpertsMovedBetweenProcesses(t *testing.T) {
 	}
 }
 
-// TestCopiesBetweenProcesses: with copies of busy experts too a run whose process is killed, and that goes
-// on from copies in memory or from a checkpoint, ends with the weights, state and losses of one that is left
-// alone, since it knows where experts lay and what the next move goes by; a run without copies goes on from
-// its checkpoint.
+// TestCopiesBetweenProcesses: with copies of busy experts too a run whose process is killed, and that goes on
+// from copies in memory or from a checkpoint, ends with the weights, state and losses of one that is left alone,
+// since it knows where experts lay and what the next move goes by; a run without copies goes on from its checkpoint.
 func TestCopiesBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {

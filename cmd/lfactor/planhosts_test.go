@@ -100,9 +100,8 @@ func TestPlanFolded(t *testing.T) {
 	}
 }
 
-// TestPlanExperts: plans that share experts out are looked at, and one that is simulated with a rank for
-// each stage takes as long, and as much memory in the worst case of routing, as all its ranks take by its
-// own layout.
+// TestPlanExperts: plans that share experts out are looked at, and one that is simulated with a rank for each stage
+// takes as long, and as much memory in the worst case of routing, as all its ranks take by its own layout.
 func TestPlanExperts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -159,8 +158,7 @@ train: {steps: 2, global_batch: 32, precision: bf16}
 	}
 }
 
-// TestPlanIsCarriedOut plans for this machine and trains by the plan; a plan for another model is refused by
-// name.
+// TestPlanIsCarriedOut plans for this machine and trains by the plan; a plan for another model is refused by name.
 func TestPlanIsCarriedOut(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)

@@ -57,8 +57,7 @@ func children(t *testing.T, pid int) []int {
 	return clitest.ChildrenOf(pid)
 }
 
-// TestProcKilled: kill -9 of one process ends the others within 5 s with one error that names rank, actor
-// and cause.
+// TestProcKilled: kill -9 of one process ends the others within 5 s with one error that names rank, actor and cause.
 func TestProcKilled(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
@@ -99,8 +98,7 @@ func TestProcKilled(t *testing.T) {
 	require.Contains(t, errs[0], "killed by signal 9")
 }
 
-// TestSignals: SIGTERM ends with a durable checkpoint and exit 0, SIGINT with 130, and the same command goes
-// on.
+// TestSignals: SIGTERM ends with a durable checkpoint and exit 0, SIGINT with 130, and the same command goes on.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 0, syscall.SIGINT: 130} {

@@ -31,8 +31,7 @@ func wellFormed(t *testing.T, text string) map[string]int {
 	}
 }
 
-// TestTrainProfile: the flag leaves three files in the run's directory or where it says, and training is as
-// without it.
+// TestTrainProfile: the flag leaves three files in the run's directory or where it says, and training is as without it.
 func TestTrainProfile(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)

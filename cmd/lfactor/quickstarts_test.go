@@ -64,8 +64,8 @@ func TestQuickStartCommands(t *testing.T) {
 	require.GreaterOrEqual(t, seen, 50)
 }
 
-// TestQuickStarts: the pages' commands run one behind the other in one folder, as they stand, but that demos take few
-// steps.
+// TestQuickStarts: the pages' commands run one behind the other in one folder, as they stand, but that demos
+// take few steps.
 func TestQuickStarts(t *testing.T) {
 	if !*clitest.Long {
 		t.Skip("skipped: the commands of all quick starts take some minutes; -long runs them")
@@ -99,8 +99,8 @@ func TestQuickStarts(t *testing.T) {
 	}
 }
 
-// TestLinks: every link of README and docs to a file of the project names one that is there, and a heading that is in
-// it.
+// TestLinks: every link of README and docs to a file of the project names one that is there, and a heading that
+// is in it.
 func TestLinks(t *testing.T) {
 	top := filepath.Join("..", "..")
 	pages := []string{filepath.Join(top, "README.md"), filepath.Join(top, "CONTRIBUTING.md"), filepath.Join(top, "bench", "README.md")}

@@ -149,8 +149,7 @@ func TestWorkerKilledAgain(t *testing.T) {
 	require.Regexp(t, `error: rank 1 has ended 3 times at step 5 and is not started again \(train.restarts=2\); the last time: rank 1 .*killed by signal 9`, out)
 }
 
-// TestPlanCopies: plan says what recovery keeps in memory, and how often, where there is more than one
-// process.
+// TestPlanCopies: plan says what recovery keeps in memory, and how often, where there is more than one process.
 func TestPlanCopies(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)

@@ -64,9 +64,8 @@ func (s shouted) Sizes(_ int64, out []int64) error {
 	return err
 }
 
-// TestRegisteredFromOneFile trains with an optimizer, a learning-rate schedule and a data format that this
-// file registers and that nothing else knows of: one at a time beside what they must agree with, then all of
-// them.
+// TestRegisteredFromOneFile trains with an optimizer, a learning-rate schedule and a data format that this file
+// registers and that nothing else knows of: one at a time beside what they must agree with, then all of them.
 func TestRegisteredFromOneFile(t *testing.T) {
 	dir := tinyRun(t)
 	t.Chdir(dir)

@@ -87,12 +87,10 @@ func TestResumeElsewhere(t *testing.T) {
 		}
 		return out
 	}
-	// The 401 rows of the vocabulary divide neither by 2 nor by 4: the last ranks' padding must not reach a
-	// checkpoint.
+	// The 401 rows of the vocabulary divide neither by 2 nor by 4: the last ranks' padding must not reach a checkpoint.
 	for _, plans := range clitest.Sample(t, 3, [][2]string{
 		{"pp=1 dp=2 tp=2 zero=1", "pp=4 dp=1 tp=1 schedule=gpipe"},
-		// in the middle of documents longer than a sequence: other ranks share the tokens, or chunks cut
-		// them
+		// in the middle of documents longer than a sequence: other ranks share the tokens, or chunks cut them
 		{"pp=2 dp=1 tp=1 cp=2", "pp=1 dp=1 tp=1 cp=2 cp_comm=ring schedule=chunkpipe chunk_size=16"},
 		{"pp=1 dp=4 tp=1 zero=3 zero_ranks=2", "pp=1 dp=4 tp=1 zero=1 zero_ranks=2"},
 		{"", "pp=1 dp=1 tp=2"},

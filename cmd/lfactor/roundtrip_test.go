@@ -15,8 +15,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// roundTrips are families, each with the folder of golden data whose configuration is taken, and changes to
-// that.
+// roundTrips are families, each with the folder of golden data whose configuration is taken, and changes to that.
 var roundTrips = map[string]struct {
 	golden string
 	change map[string]any
@@ -29,8 +28,7 @@ var roundTrips = map[string]struct {
 	"llava":      {"llava-clip", nil},
 }
 
-// madeModel writes a Hugging Face directory of random bfloat16 weights, of the golden configuration with 4
-// layers.
+// madeModel writes a Hugging Face directory of random bfloat16 weights, of the golden configuration with 4 layers.
 func madeModel(t *testing.T, dir, golden string, change map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "stages", "family", "testdata", golden,
@@ -69,10 +67,9 @@ func madeModel(t *testing.T, dir, golden string, change map[string]any) {
 	}))
 }
 
-// TestRoundTrips: a Hugging Face directory goes to Megatron's torch_dist, cut for two ranks of tensor and
-// of pipeline parallelism with two virtual stages, and of experts, to lfactor's own form, to Megatron's
-// files of ranks, and back, and has the same bytes: dense, a mixture, latent attention, linear attention,
-// and two families that see.
+// TestRoundTrips: a Hugging Face directory goes to Megatron's torch_dist, cut for two ranks of tensor and of pipeline
+// parallelism with two virtual stages, and of experts, to lfactor's own form, to Megatron's files of ranks, and back,
+// and has the same bytes: dense, a mixture, latent attention, linear attention, and two families that see.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	for name, x := range roundTrips {

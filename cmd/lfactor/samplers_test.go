@@ -279,8 +279,7 @@ func replays(t *testing.T, dir string, steps int) {
 	}
 }
 
-// TestSimRollouts: staleness shortens a step and ages no token further than it says; what means nothing is
-// refused.
+// TestSimRollouts: staleness shortens a step and ages no token further than it says; what means nothing is refused.
 func TestSimRollouts(t *testing.T) {
 	t.Parallel()
 	code, out, errs := streams(t, t.TempDir(), "", "sim", "rollouts", "--samplers", "4", "--staleness",

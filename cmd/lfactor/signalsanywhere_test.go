@@ -15,8 +15,7 @@ import (
 )
 
 // TestSignalsAnywhere: SIGTERM at any moment of a run, while it starts, resumes, trains, evaluates or saves,
-// ends it with exit code 0 within ten seconds, and what was durable stays whole; the next run goes on from
-// there.
+// ends it with exit code 0 within ten seconds, and what was durable stays whole; the next run goes on from there.
 func TestSignalsAnywhere(t *testing.T) {
 	t.Parallel()
 	if !*long {

@@ -82,8 +82,7 @@ func TestSimCommand(t *testing.T) {
 	}
 }
 
-// TestSimShortSteps: what a loader reads costs by its bytes, so that steps of less than a millisecond
-// differ.
+// TestSimShortSteps: what a loader reads costs by its bytes, so that steps of less than a millisecond differ.
 func TestSimShortSteps(t *testing.T) {
 	t.Parallel()
 	step := func(layers string) float64 {
@@ -221,9 +220,8 @@ func TestSimProgram(t *testing.T) {
 	}
 }
 
-// TestSimEncoder: on 32 simulated devices each way of sharing out the encoder's work is faster than the one
-// before it, and with more microbatches than replicas filling the pipeline's waits is faster than encoding
-// round by round.
+// TestSimEncoder: on 32 simulated devices each way of sharing out the encoder's work is faster than the one before it,
+// and with more microbatches than replicas filling the pipeline's waits is faster than encoding round by round.
 func TestSimEncoder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

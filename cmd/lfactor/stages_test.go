@@ -72,9 +72,8 @@ func switches(t *testing.T, dir string) (out []string) {
 var threeStages = []string{"begin alignment", "end alignment", "begin knowledge", "end knowledge",
 	"begin instruction", "end instruction"}
 
-// TestStages: LLaVA-OneVision's stages train one from the other, and tell of each switch; a job that is
-// killed at a switch, or
-// anywhere, goes on to the same bits.
+// TestStages: LLaVA-OneVision's stages train one from the other, and tell of each switch; a job that is killed at a
+// switch, or anywhere, goes on to the same bits.
 func TestStages(t *testing.T) {
 	t.Parallel()
 	if !*long {

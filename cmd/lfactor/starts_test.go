@@ -22,8 +22,7 @@ func trained(t *testing.T, dir string, args ...string) []run.Metrics {
 	return metrics(t, dir)
 }
 
-// weightsOf is a directory whose run begins from the weights that another has trained, in Hugging Face's
-// form.
+// weightsOf is a directory whose run begins from the weights that another has trained, in Hugging Face's form.
 func weightsOf(t *testing.T, dir string) string {
 	t.Helper()
 	code, out := runIn(t, dir, nil, "ckpt", "convert", "ckpt", "hf")

@@ -25,10 +25,9 @@ func withoutC(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// TestStaticProgram: without tags and without cgo the program needs no library of the system, whatever
-// devices other builds have. Of Go code without C, what makes a program ask for libraries is a directive
-// that imports names of theirs; no file has one. With -long the program is linked, which compiles most of it
-// once more, and looked at.
+// TestStaticProgram: without tags and without cgo the program needs no library of the system, whatever devices other
+// builds have. Of Go code without C, what makes a program ask for libraries is a directive that imports names of
+// theirs; no file has one. With -long the program is linked, which compiles most of it once more, and looked at.
 func TestStaticProgram(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

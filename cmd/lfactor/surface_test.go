@@ -340,8 +340,7 @@ func TestResumedRunTells(t *testing.T) {
 	}
 }
 
-// TestSampleChat asks a model in its own template: the answer comes back alone, and each turn is told those
-// before it.
+// TestSampleChat asks a model in its own template: the answer comes back alone, and each turn is told those before it.
 func TestSampleChat(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)

@@ -39,9 +39,8 @@ func vlmRun(t *testing.T, dir string, steps int, more ...string) error {
 	return run.Train(context.Background(), cfg, run.Options{})
 }
 
-// TestVisionResume: a composed model goes on where it stopped, also with its encoder elsewhere, to the
-// losses and the samples of the run that did not stop. Other layouts take other orders of sums: 1e-4 after
-// six steps of AdamW.
+// TestVisionResume: a composed model goes on where it stopped, also with its encoder elsewhere, to the losses and the
+// samples of the run that did not stop. Other layouts take other orders of sums: 1e-4 after six steps of AdamW.
 func TestVisionResume(t *testing.T) {
 	t.Parallel()
 	shards := t.TempDir()
@@ -180,9 +179,8 @@ func TestVisionBadSamples(t *testing.T) {
 	}
 }
 
-// TestVisionParts: a composed model begins with the tower and the decoder that directories of their own
-// have, and its projector with random values: after 14 steps the decoder alone has the loss of this data's
-// text.
+// TestVisionParts: a composed model begins with the tower and the decoder that directories of their own have,
+// and its projector with random values: after 14 steps the decoder alone has the loss of this data's text.
 func TestVisionParts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -50,8 +50,7 @@ func tarball(files []file) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// debian is a package of Debian's: an ar with its version, what it says of itself, and its files. Source:
-// deb(5).
+// debian is a package of Debian's: an ar with its version, what it says of itself, and its files. Source: deb(5).
 func debian(version, arch string, files []file) ([]byte, error) {
 	size := 0
 	var placed []file

@@ -24,8 +24,7 @@ var some = []file{
 	{"LICENSE", 0o644, []byte("do as you like\n")},
 }
 
-// TestArchives: the same files give the same bytes; a tarball, a package and a wheel hold them with their
-// modes.
+// TestArchives: the same files give the same bytes; a tarball, a package and a wheel hold them with their modes.
 func TestArchives(t *testing.T) {
 	for name, make := range map[string]func() ([]byte, error){
 		"tar": func() ([]byte, error) { return tarball(prefixed("lfactor-1.2.3", some)) },

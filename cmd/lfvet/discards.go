@@ -68,8 +68,7 @@ func hasBlank(l []ast.Expr) bool {
 	return false
 }
 
-// commentLines are the lines on which a comment ends, and those right below one that has no statement
-// before it.
+// commentLines are the lines on which a comment ends, and those right below one that has no statement before it.
 func commentLines(r *report, f *source) map[int]string {
 	code, said := map[int]bool{}, map[int]string{}
 	ast.Inspect(f.ast, func(n ast.Node) bool {

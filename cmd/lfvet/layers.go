@@ -16,8 +16,7 @@ type layerRule struct {
 	forbid []string
 }
 
-// layerPolicy is layers.txt: what lies at the root, rules by package or pattern, and what tests may import
-// besides.
+// layerPolicy is layers.txt: what lies at the root, rules by package or pattern, and what tests may import besides.
 type layerPolicy struct {
 	root     []string // what lies at the root; none of it is checked if the line is absent
 	rootLine int
@@ -167,8 +166,7 @@ func (p *layerPolicy) refuses(dir string, r layerRule, test bool, short string, 
 	return "same layer, and not on its line in layers.txt"
 }
 
-// refusesModule tells why a file may not import imp, or nothing if it may. The standard library is
-// always allowed.
+// refusesModule tells why a file may not import imp, or nothing if it may. The standard library is always allowed.
 func (p *layerPolicy) refusesModule(r layerRule, test bool, imp string) string {
 	first, _, _ := strings.Cut(imp, "/")
 	standard := !strings.Contains(first, ".")

@@ -11,9 +11,8 @@
 // the lines that ask of which kind a model or a sample is, outside of the rooms of tasks; -picture draws the folders with
 // their packages and imports.
 //
-// It prints one finding a line as "file:line: rule: text" and exits 1 if there is one. Rules are
-// purely textual apart from the search for ranges over maps, which needs types; nothing is built or
-// downloaded.
+// It prints one finding a line as "file:line: rule: text" and exits 1 if there is one. Rules are purely textual apart
+// from the search for ranges over maps, which needs types; nothing is built or downloaded.
 package main
 
 import (

@@ -13,8 +13,7 @@ import (
 // picturePath is where the picture of the house lies: what -picture prints, which a test holds it to.
 const picturePath = "docs/house.svg"
 
-// dataWay is the way of a sample through the house, and of what comes of it: packages, and what each does
-// with it.
+// dataWay is the way of a sample through the house, and of what comes of it: packages, and what each does with it.
 var dataWay = [][2]string{
 	{"dataset/store", "reads bytes by their offset, on disk or in a store"},
 	{"dataset/format", "finds the document, of whatever format"},
@@ -101,8 +100,7 @@ func pictureFloors(m *module, p *layerPolicy) []floorBox {
 	return floors
 }
 
-// placeChips lays the packages of a floor out in rows and hands each to put; the result is the floor's lower
-// end.
+// placeChips lays the packages of a floor out in rows and hands each to put; the result is the floor's lower end.
 func placeChips(f *floorBox, put func(x, y, wide int, name string)) int {
 	x, y := chipsLeft, f.top+8
 	for _, name := range f.packages {

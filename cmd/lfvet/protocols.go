@@ -60,8 +60,7 @@ func checkProtocolImports(f *source, r *report) {
 // randName is the name under which f knows math/rand or math/rand/v2; "" if it does not.
 func randName(f *source) string {
 	for _, spec := range f.ast.Imports {
-		// the parser let it through
-		// above: the parser let it through
+		// the parser let it through above: the parser let it through
 		if imp, _ := strconv.Unquote(spec.Path.Value); imp != "math/rand" && imp != "math/rand/v2" {
 			continue
 		}

@@ -42,8 +42,8 @@ func checkRooms(m *module, r *report) {
 	}
 }
 
-// checkBreadth reports types with too many fields and functions with too many parameters. Tests and generated files
-// are exempt.
+// checkBreadth reports types with too many fields and functions with too many parameters. Tests and generated
+// files are exempt.
 func checkBreadth(f *source, r *report) {
 	if f.test || f.generated {
 		return
@@ -74,8 +74,8 @@ func checkBreadth(f *source, r *report) {
 	}
 }
 
-// kindRooms are the folders that may ask of which kind a model or a sample is: what families are made of, and the rooms
-// of tasks.
+// kindRooms are the folders that may ask of which kind a model or a sample is: what families are made of,
+// and the rooms of tasks.
 var kindRooms = []string{"stages/family", "stages/diffusion", "stages/policies", "stages/latent"}
 
 // kindForms are the forms in which a kind is asked for: by a part of a model that is nil, or by a kind of samples.

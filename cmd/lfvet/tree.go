@@ -29,9 +29,8 @@ func (e entry) Lstat() (os.FileInfo, error) { return e.info, nil }
 // Open implements zip.File.
 func (e entry) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(e.root, e.path)) }
 
-// checkTree reports files that the zip of a Go module refuses, so that `go install` of a commit would fail,
-// and entries at the root that the line "root" of layers.txt does not list. What .gitignore names is not
-// part of the tree.
+// checkTree reports files that the zip of a Go module refuses, so that `go install` of a commit would fail, and entries
+// at the root that the line "root" of layers.txt does not list. What .gitignore names is not part of the tree.
 func checkTree(root string, p *layerPolicy, r *report) error {
 	ignored, err := ignorePatterns(filepath.Join(root, ".gitignore"))
 	if err != nil {

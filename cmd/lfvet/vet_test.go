@@ -26,8 +26,8 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// TestPicture: the picture of the house is what the imports are, and the data's way leads through packages that
-// there are.
+// TestPicture: the picture of the house is what the imports are, and the data's way leads through packages
+// that there are.
 func TestPicture(t *testing.T) {
 	root, err := moduleRoot(".")
 	require.NoError(t, err)

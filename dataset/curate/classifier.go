@@ -9,8 +9,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/words"
 )
 
-// classifier: a fastText classifier of the user's, as Datatrove's FastTextClassifierFilter on whole
-// documents.
+// classifier: a fastText classifier of the user's, as Datatrove's FastTextClassifierFilter on whole documents.
 var _ = Register(Kind{Name: "classifier",
 	Doc:    "keeps or drops documents by the labels of a fastText classifier",
 	Source: "Datatrove 0.10 FastTextClassifierFilter",

@@ -43,8 +43,7 @@ func (c *Clusters) Root(x uint32) uint32 {
 	return x
 }
 
-// Join puts two documents into one cluster: the smaller cluster goes to the larger one, b's to a's if they
-// are alike.
+// Join puts two documents into one cluster: the smaller cluster goes to the larger one, b's to a's if they are alike.
 func (c *Clusters) Join(a, b uint32) {
 	a, b = c.Root(a), c.Root(b)
 	if a == b {

@@ -18,8 +18,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/words"
 )
 
-// golden is the folder of bench/golden/curate.py's files: the small set, or the one that LFACTOR_CURATE
-// names.
+// golden is the folder of bench/golden/curate.py's files: the small set, or the one that LFACTOR_CURATE names.
 func golden() string {
 	if dir := os.Getenv("LFACTOR_CURATE"); dir != "" {
 		return dir

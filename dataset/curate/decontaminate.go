@@ -11,8 +11,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/words"
 )
 
-// decontaminate: documents that share an n-gram of words with sets of questions, as Datatrove's
-// NGramsDecontFilter.
+// decontaminate: documents that share an n-gram of words with sets of questions, as Datatrove's NGramsDecontFilter.
 var _ = Register(Kind{Name: "decontaminate",
 	Doc:    "drops documents that share n-grams of words with benchmarks",
 	Source: "Datatrove 0.10 NGramsDecontIndexer and NGramsDecontFilter; arXiv:2005.14165, appendix C",

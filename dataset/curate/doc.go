@@ -1,8 +1,7 @@
-// Package curate has the steps that make a corpus clean: filters, changes of texts and removal of
-// duplicates. A step is one file that registers itself with its settings, what it reads and writes,
-// and where its rules come from. A step without state looks at one document at a time, so that it can
-// stand on the way of training too; one with state signs documents, and what is to go is decided when
-// all have been seen.
+// Package curate has the steps that make a corpus clean: filters, changes of texts and removal of duplicates.
+// A step is one file that registers itself with its settings, what it reads and writes, and where its rules come from.
+// A step without state looks at one document at a time, so that it can stand on the way of training too;
+// one with state signs documents, and what is to go is decided when all have been seen.
 //
 // The rules are Datatrove's where it has them, with its names of parameters and its defaults; words and
 // sentences are those of English (package dataset/words).
@@ -26,15 +25,12 @@ type Doc struct {
 	// Derived says that the text was made of other columns, as that of a conversation: it is looked at
 	// and not written, and no step may change it.
 	Derived bool
-	// Detail is what a step that drops the document notes beside its reason, as the path of a missing
-	// file.
+	// Detail is what a step that drops the document notes beside its reason, as the path of a missing file.
 	Detail string
-	// Sample gives the files that the document was made of; nil where it is a record or a text. They
-	// lie where
-	// they lay, and may be read anew for each call.
+	// Sample gives the files that the document was made of; nil where it is a record or a text.
+	// They lie where they lay, and may be read anew for each call.
 	Sample func() (*Sample, error)
-	// Broken is why its sample could not be read, though it is not bad: whoever takes it through steps ends
-	// with this.
+	// Broken is why its sample could not be read, though it is not bad: whoever takes it through steps ends with this.
 	Broken error
 }
 
@@ -101,8 +97,7 @@ type Desk struct {
 // NewDesk returns a worker's Desk.
 func NewDesk() *Desk { return &Desk{cutter: words.NewCutter()} }
 
-// Words returns the words of a text, cut once for steps that ask one after the other. They must not be
-// changed.
+// Words returns the words of a text, cut once for steps that ask one after the other. They must not be changed.
 func (k *Desk) Words(text string) []string {
 	if !k.cut || k.text != text {
 		k.text, k.words, k.cut = text, k.cutter.Words(text), true

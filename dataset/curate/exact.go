@@ -7,8 +7,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/words"
 )
 
-// keyBytes is how much of a SHA-256 stands for a text: two texts of 10¹⁰ are taken for equal with a chance
-// below 1e-18.
+// keyBytes is how much of a SHA-256 stands for a text: two texts of 10¹⁰ are taken for equal with a chance below 1e-18.
 const keyBytes = 16
 
 // exact_dedup: documents with the same text; the first stays.

@@ -172,8 +172,7 @@ func TestImageFaults(t *testing.T) {
 	}
 }
 
-// A fingerprint follows the bytes and names of files and folders, and of large files the parts that
-// are read.
+// A fingerprint follows the bytes and names of files and folders, and of large files the parts that are read.
 func TestFingerprintOf(t *testing.T) {
 	dir := t.TempDir()
 	print := func() string {

@@ -46,8 +46,7 @@ func (s *imageDedup) Do(_ *Desk, d *Doc) string {
 // bandBytes is what stands for a band in a key, in front of the whole hash.
 const bandBytes = 8
 
-// Form is a bucket for each band: two hashes that differ in few bits agree in one of more bands than
-// these.
+// Form is a bucket for each band: two hashes that differ in few bits agree in one of more bands than these.
 func (s *imageDedup) Form() Form {
 	f := Form{Buckets: s.Distance + 1, Bytes: 8, Clusters: true}
 	if s.Distance > 0 {
@@ -85,8 +84,7 @@ func (s *imageDedup) Sign(_ *Desk, d *Doc, emit func(int, uint32, []byte)) {
 	}
 }
 
-// The sides of what a perceptual hash looks at: a picture of hashSide·4, and the lowest frequencies of
-// it.
+// The sides of what a perceptual hash looks at: a picture of hashSide·4, and the lowest frequencies of it.
 const hashSide = 8
 
 // PHash is the perceptual hash of an image, as imagehash's phash has it: the signs of its 8×8 lowest
@@ -122,8 +120,7 @@ func PHash(b []byte) (uint64, error) {
 	return h, nil
 }
 
-// lowest is the lowest frequencies of a picture: a cosine transform of type II down the columns, then
-// along the rows.
+// lowest is the lowest frequencies of a picture: a cosine transform of type II down the columns, then along the rows.
 func lowest(grey *[4 * hashSide][4 * hashSide]float64) (out [hashSide * hashSide]float64) {
 	const n = 4 * hashSide
 	var wave [hashSide][n]float64

@@ -19,8 +19,8 @@ var _ = Register(Kind{Name: "minhash_dedup", Doc: "drops documents that are near
 		return &minHash{NGrams: 5, Buckets: 14, Hashes: 8, Seed: 1, Hash: "xxhash", Precision: 64}
 	}})
 
-// minHash is its settings. Documents of a similarity s share a bucket with probability
-// 1-(1-s^hashes_per_bucket)^num_buckets.
+// minHash is its settings. Documents of a similarity s share a bucket
+// with probability 1-(1-s^hashes_per_bucket)^num_buckets.
 // In the words of the field: deduplication, near-duplicate.
 type minHash struct {
 	NGrams    int    `yaml:"n_grams"` // words
@@ -182,8 +182,7 @@ func (t *twister) next() uint32 {
 	return y ^ y>>18
 }
 
-// below returns a number in [0, n), 2⁶⁰ < n <= 2⁶¹, as randint does: 61 bits, drawn again while they are not
-// below n.
+// below returns a number in [0, n), 2⁶⁰ < n <= 2⁶¹, as randint does: 61 bits, drawn again while they are not below n.
 func (t *twister) below(n uint64) uint64 {
 	for {
 		high := uint64(t.next())

@@ -139,8 +139,8 @@ func networks(list string) (out []netip.Prefix) {
 	return out
 }
 
-// isIP says whether a text is an address that is replaced: one without leading zeros, and a public one if only
-// those are.
+// isIP says whether a text is an address that is replaced: one without leading zeros, and a public one if
+// only those are.
 func isIP(s string, public bool) bool {
 	a, err := netip.ParseAddr(s)
 	if err != nil {

@@ -60,9 +60,8 @@ type Form struct {
 	// Clusters joins documents that share a key in any bucket, and leaves one of each cluster: which one is
 	// decided as Datatrove does. Otherwise each key stays with the first unit that has it.
 	Clusters bool
-	// Near says of two keys with the same first Prefix bytes, without these, whether their documents are
-	// joined; nil joins those with the same key. Of keys that agree in the prefix NearMax are compared with
-	// each.
+	// Near says of two keys with the same first Prefix bytes, without these, whether their documents are joined;
+	// nil joins those with the same key. Of keys that agree in the prefix NearMax are compared with each.
 	Near   func(a, b []byte) bool
 	Prefix int
 }

@@ -21,9 +21,8 @@ type Score struct {
 	P     float32
 }
 
-// Predict returns the scores of the labels, the highest first, as fastText's predict does with k = -1: of
-// the first line of the text. A text of which nothing is known has none, and a hierarchical softmax leaves
-// out those under 1e-5.
+// Predict returns the scores of the labels, the highest first, as fastText's predict does with k = -1: of the first
+// line of the text. A text of which nothing is known has none, and a hierarchical softmax leaves out those under 1e-5.
 func (m *Model) Predict(text string) []Score {
 	rows := m.line(text)
 	if len(rows) == 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// ConvertConfig says what Convert makes of annotations. Its fields are the options of LoongForge's
-// convert_to_webdataset.py.
+// ConvertConfig says what Convert makes of annotations. Its fields are the options
+// of LoongForge's convert_to_webdataset.py.
 type ConvertConfig struct {
 	format.AnnotationOptions
 	OutputDir string
@@ -129,15 +129,13 @@ type converted struct {
 	err   error
 }
 
-// entryOf reads entry i; its error travels with it, so that it is reported in the order of the
-// entries.
+// entryOf reads entry i; its error travels with it, so that it is reported in the order of the entries.
 func entryOf(from *format.Annotations, i int64) converted {
 	d, err := from.Read(i)
 	return converted{Key: d.Key, Parts: d.Parts, Place: d.Place, err: err}
 }
 
-// newConversion opens the annotations and goes on where an earlier conversion into the same folder
-// stopped.
+// newConversion opens the annotations and goes on where an earlier conversion into the same folder stopped.
 func newConversion(c ConvertConfig) (*conversion, error) {
 	from, err := format.OpenAnnotations(c.AnnotationOptions)
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 
 const convertDir = "testdata/convert"
 
-// What Python's webdataset makes of annotations by LoongForge's rules is what Convert makes of them: the
-// same samples in the same shards, bit for bit. bench/golden/webdataset_convert.py has Energon read ours
-// too.
+// What Python's webdataset makes of annotations by LoongForge's rules is what Convert makes of them:
+// the same samples in the same shards, bit for bit. bench/golden/webdataset_convert.py has Energon read ours too.
 func TestConvertGolden(t *testing.T) {
 	b, err := os.ReadFile(convertDir + "/read.json")
 	require.NoError(t, err)

@@ -29,8 +29,7 @@ type Credits struct {
 // Room is how many shards more may be put.
 func (c Credits) Room() int64 { return max(0, c.Granted-c.Taken) }
 
-// ReadCredits reads what the follower of a folder has granted. A folder whose follower gives no
-// credits is an error.
+// ReadCredits reads what the follower of a folder has granted. A folder whose follower gives no credits is an error.
 func ReadCredits(dir string) (c Credits, err error) {
 	path := filepath.Join(dir, CreditsName)
 	b, err := os.ReadFile(path)
@@ -102,8 +101,7 @@ func (c *consumer) readLedger() error {
 	return nil
 }
 
-// grant gives credit for the generation of the slowest consumer and the Ahead next ones, and tells the
-// producer.
+// grant gives credit for the generation of the slowest consumer and the Ahead next ones, and tells the producer.
 func (f *Follower) grant(now time.Time) error {
 	if f.cfg.Ahead == 0 {
 		return nil

@@ -75,8 +75,7 @@ func TestCredits(t *testing.T) {
 	require.ErrorContains(t, err, CreditsName+": unexpected end of JSON input; remove it")
 }
 
-// following makes a follower of a folder with one run, and what looks once more and says what was
-// granted.
+// following makes a follower of a folder with one run, and what looks once more and says what was granted.
 func following(t *testing.T, cfg FollowConfig) (FollowConfig, func() (*Follower, Credits)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -98,9 +97,8 @@ func following(t *testing.T, cfg FollowConfig) (FollowConfig, func() (*Follower,
 	}
 }
 
-// One generation ahead is one behind the generation that is learnt, so that the run goes on; and a run
-// that waits behind generations that gave no step is where it waits. Generations that were larger
-// count as they are.
+// One generation ahead is one behind the generation that is learnt, so that the run goes on; and a run that waits
+// behind generations that gave no step is where it waits. Generations that were larger count as they are.
 func TestCreditsAheadOne(t *testing.T) {
 	cfg, look := following(t, FollowConfig{Shards: 1, Ahead: 1})
 	for i := range int64(9) {

@@ -47,9 +47,8 @@ type FollowReport struct {
 	Held        int   `json:"held"` // files that are whole, or named and not looked at, and wait for consumers
 }
 
-// Follower takes shards as they come into a data set that grows: it copies what is whole, and says in
-// the ledger which shards have come together. What a producer does to a file afterwards changes
-// nothing. It is for one goroutine.
+// Follower takes shards as they come into a data set that grows: it copies what is whole, and says in the ledger which
+// shards have come together. What a producer does to a file afterwards changes nothing. It is for one goroutine.
 type Follower struct {
 	cfg     FollowConfig
 	release func()

@@ -86,8 +86,7 @@ func quarantineHas(t *testing.T, out string) {
 	}
 }
 
-// goesOn: a process that was cut off in the middle of a line goes on, takes nothing twice, and tells nothing
-// twice.
+// goesOn: a process that was cut off in the middle of a line goes on, takes nothing twice, and tells nothing twice.
 func goesOn(t *testing.T, cfg FollowConfig, in string) {
 	t.Helper()
 	// twice.

@@ -105,8 +105,7 @@ func (f *Follower) unusable(path string) string {
 	return ""
 }
 
-// copyFile copies a shard, which is there as a whole or not at all, and gives the SHA-256 of its
-// content in hex.
+// copyFile copies a shard, which is there as a whole or not at all, and gives the SHA-256 of its content in hex.
 func copyFile(o offer, to string) (string, error) {
 	in, err := store.Open(o.address())
 	if err != nil {

@@ -59,8 +59,7 @@ type origin interface {
 	// offers lists what is there now; of those that were taken only what costs nothing to tell. Once room shards
 	// are whole it need not ask for more of those that it has names of.
 	offers(taken func(name string) bool, room int64) ([]offer, error)
-	// done may forget the shards that are in the ledger, and refused hears of one that cannot be used
-	// as it is.
+	// done may forget the shards that are in the ledger, and refused hears of one that cannot be used as it is.
 	done(inLedger func(name string) bool) error
 	refused(name string) error
 }

@@ -129,8 +129,7 @@ func (f *followed) from() (out []string) {
 	return out
 }
 
-// Objects of a store are taken as files are: whole by their marker or when their ETag stays, once;
-// what is replaced,
+// Objects of a store are taken as files are: whole by their marker or when their ETag stays, once; what is replaced,
 // torn or removed is told of. A store that does not answer for a while is looked at again.
 func TestFollowStore(t *testing.T) {
 	b := serveBucket(t)
@@ -195,8 +194,7 @@ func sumOf(text string) string {
 	return hex.EncodeToString(s[:])
 }
 
-// A list that grows names shards, on disk and in stores: late ones are waited for, those of other
-// sizes or sums are
+// A list that grows names shards, on disk and in stores: late ones are waited for, those of other sizes or sums are
 // told of, and a list that has shrunk or has other lines than it had ends the follower with its place.
 func TestFollowList(t *testing.T) {
 	b := serveBucket(t)
@@ -248,9 +246,8 @@ func TestFollowList(t *testing.T) {
 	require.ErrorContains(t, err, "https has no lists of files; write one of them and follow it from list")
 }
 
-// Tickets go when their shards are in the ledger, and not before: a follower that was killed in
-// between takes the
-// shard again. One whose shard cannot be used is set aside, and one that is half written is waited for.
+// Tickets go when their shards are in the ledger, and not before: a follower that was killed in between takes the shard
+// again. One whose shard cannot be used is set aside, and one that is half written is waited for.
 func TestFollowQueue(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) { put(t, filepath.Join(dir, name), text, 1) }
@@ -294,9 +291,8 @@ func TestFollowQueue(t *testing.T) {
 	require.NoError(t, f.End())
 }
 
-// FuzzNamed: whatever stands in a line or a ticket names a shard with a place, or is an error that
-// says where it
-// stands.
+// FuzzNamed: whatever stands in a line or a ticket names a shard with a place, or is an error that says
+// where it stands.
 func FuzzNamed(f *testing.F) {
 	for _, s := range []string{"a.jsonl", `{"path":"s3://b/k","bytes":3}`, `{"path":""}`, "{", `{"path":"a","bytes":-1}`, "\x00"} {
 		f.Add([]byte(s))

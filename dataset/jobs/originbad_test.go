@@ -44,9 +44,8 @@ func TestFollowOutage(t *testing.T) {
 	require.False(t, f.alive(false))
 }
 
-// An address whose server tells neither ETag nor date is taken, and what it asks for, which may be
-// long and secret, is in no name, ledger or note. A folder that cannot be written is an error, and no
-// matter of the place.
+// An address whose server tells neither ETag nor date is taken, and what it asks for, which may be long and secret,
+// is in no name, ledger or note. A folder that cannot be written is an error, and no matter of the place.
 func TestFollowAddress(t *testing.T) {
 	t.Setenv("LFACTOR_CACHE", t.TempDir())
 	text := whole
@@ -174,8 +173,7 @@ func TestFollowListCredits(t *testing.T) {
 	require.Len(t, offers, 5)
 }
 
-// A list in a store names no file of the host that follows: whoever may write to the store would have it
-// copied.
+// A list in a store names no file of the host that follows: whoever may write to the store would have it copied.
 func TestFollowListAbroad(t *testing.T) {
 	b := serveBucket(t)
 	for _, path := range []string{"/etc/x.jsonl", "../x.jsonl", "a/../../x.jsonl"} {

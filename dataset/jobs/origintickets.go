@@ -23,9 +23,8 @@ var _ = registerOrigin(OriginKind{"queue",
 		return &queue{pattern: c.Pattern, tickets: map[string][]string{}}, nil
 	}})
 
-// queue is a folder of tickets. A producer writes one beside the folder and moves it in, so that
-// it is there as
-// a whole; several may name one shard.
+// queue is a folder of tickets. A producer writes one beside the folder and moves it in, so that it is there as a
+// whole; several may name one shard.
 type queue struct {
 	pattern string
 	tickets map[string][]string // by the shard that they name

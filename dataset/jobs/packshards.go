@@ -50,8 +50,7 @@ type PackReport struct {
 	Stages   []dataset.Stage  `json:"stages"`
 }
 
-// manifestLine is a sample as counted; the manifest keeps them, so that a run that was cut off need not
-// count again.
+// manifestLine is a sample as counted; the manifest keeps them, so that a run that was cut off need not count again.
 type manifestLine struct {
 	I      int64  `json:"i"`
 	Tokens int    `json:"tokens"`
@@ -66,9 +65,8 @@ const (
 )
 
 // PackShards packs the samples of shards into samples of up to a number of tokens, each holding several
-// conversations with their media, as LoongForge's offline packing does, and describes the new shards for
-// Energon. Texts, images and videos are packed apart. A run that was cut off goes on where it was, to the
-// same bytes.
+// conversations with their media, as LoongForge's offline packing does, and describes the new shards for Energon.
+// Texts, images and videos are packed apart. A run that was cut off goes on where it was, to the same bytes.
 func PackShards(ctx context.Context, c PackConfig) (PackReport, error) {
 	p := &packing{PackConfig: c, report: PackReport{Media: map[string]int64{}}}
 	release, err := machine.HoldFolder(c.OutputDir)
@@ -164,8 +162,7 @@ func (p *packing) count(ctx context.Context) error {
 	return errors.Join(err, out.Flush(), f.Sync(), f.Close())
 }
 
-// openManifest reads the lines that an earlier run left, but for one that was cut off, and opens the file
-// behind them.
+// openManifest reads the lines that an earlier run left, but for one that was cut off, and opens the file behind them.
 func (p *packing) openManifest() (*os.File, error) {
 	path := filepath.Join(p.OutputDir, packManifestFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)

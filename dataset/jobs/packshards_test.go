@@ -15,8 +15,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
-// packSource is a shard of conversations with none, one or two images, one of them broken and one too
-// long.
+// packSource is a shard of conversations with none, one or two images, one of them broken and one too long.
 func packSource(t *testing.T) dataset.Source {
 	path := filepath.Join(t.TempDir(), "in.tar")
 	w, err := format.CreateShard(path)

@@ -35,8 +35,7 @@ const (
 	countMost  = 1 << 24
 )
 
-// parse reads the definition of a type called name, in whose text others that it has follow behind lines
-// of "=".
+// parse reads the definition of a type called name, in whose text others that it has follow behind lines of "=".
 func parse(name, text string) (*message, error) {
 	parts := map[string]*strings.Builder{}
 	current := name

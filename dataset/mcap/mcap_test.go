@@ -21,8 +21,7 @@ func topicsOf(t *testing.T, b []byte) (*File, map[string]*Topic) {
 	return f, out
 }
 
-// TestMessages: values of every kind, at the places that CDR gives them, as the Python package reads what
-// it wrote.
+// TestMessages: values of every kind, at the places that CDR gives them, as the Python package reads what it wrote.
 func TestMessages(t *testing.T) {
 	b, err := os.ReadFile("../format/testdata/mcap/lz4.mcap")
 	require.NoError(t, err)

@@ -37,8 +37,7 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-// TestCraftedDefinition: fields without values, of types within lists, are bounded as values are, and so are
-// names.
+// TestCraftedDefinition: fields without values, of types within lists, are bounded as values are, and so are names.
 func TestCraftedDefinition(t *testing.T) {
 	var none, many strings.Builder
 	for i := range 1000 {
@@ -57,8 +56,7 @@ func TestCraftedDefinition(t *testing.T) {
 	require.ErrorContains(t, err, "over 256 bytes")
 }
 
-// TestCache: what is held is bounded for all files together, the chunks read last stay, and opening holds
-// none.
+// TestCache: what is held is bounded for all files together, the chunks read last stay, and opening holds none.
 func TestCache(t *testing.T) {
 	c, a, b := NewCache(50), &File{}, &File{}
 	for n := range int64(8) {

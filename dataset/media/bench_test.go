@@ -20,8 +20,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkImages decodes images, and decodes and resizes them to 224×224; cpu-ms/op counts the garbage
-// collector too.
+// BenchmarkImages decodes images, and decodes and resizes them to 224×224; cpu-ms/op counts the garbage collector too.
 func BenchmarkImages(b *testing.B) {
 	files := []string{"testdata/photo.jpg"}
 	if *images != "" {

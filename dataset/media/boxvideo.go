@@ -10,8 +10,7 @@ var (
 	_ = registerVideo("LlavaOnevisionVideoProcessor", newLlavaVideo, "LlavaOnevisionProcessor")
 )
 
-// boxVideo squeezes every frame into a tile: what the video processors of InternVL and LLaVA-OneVision
-// share.
+// boxVideo squeezes every frame into a tile: what the video processors of InternVL and LLaVA-OneVision share.
 type boxVideo struct {
 	box
 	asked

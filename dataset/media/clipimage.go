@@ -16,8 +16,7 @@ type centre struct {
 	norm         *norm
 }
 
-// newClip reads the settings of CLIP's processor: the shorter side is resized and the middle is cut
-// out.
+// newClip reads the settings of CLIP's processor: the shorter side is resized and the middle is cut out.
 func newClip(s *Settings) (ImageProcessor, error) {
 	c := &centre{filter: s.filter(), patch: s.modelCount("patch_size"), merge: max(1, s.modelCount("merge"))}
 	c.short = s.shortest(224)
@@ -69,8 +68,7 @@ func (s *Settings) crop(def int) (h, w int) {
 	return s.side("crop_size", v.Height, def), s.side("crop_size", v.Width, def)
 }
 
-// side checks a length in pixels; def stands in for a faulty one, so that further faults are found
-// too.
+// side checks a length in pixels; def stands in for a faulty one, so that further faults are found too.
 func (s *Settings) side(key string, n, def int) int {
 	if n < 1 || n > sideMax {
 		s.fail("%s is %d; it is from 1 to %d", key, n, sideMax)
@@ -79,8 +77,8 @@ func (s *Settings) side(key string, n, def int) int {
 	return n
 }
 
-// resized is the size of an image of w by h pixels whose shorter side fits; the longer is rounded down, as
-// transformers does.
+// resized is the size of an image of w by h pixels whose shorter side fits; the longer is rounded down,
+// as transformers does.
 func (c *centre) resized(w, h int) (nw, nh int, err error) {
 	nw, nh = c.short, c.short
 	if w <= h {

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/image/tiff"
 )
 
-// PixelsMax is the largest image that Decode takes where the caller names no limit: Pillow's own,
-// 89,478,485 pixels.
+// PixelsMax is the largest image that Decode takes where the caller names no limit: Pillow's own, 89,478,485 pixels.
 const PixelsMax = 1024 * 1024 * 1024 / 4 / 3
 
 // deflateRatioMax is the most bytes that a compressed byte of a PNG can stand for.
@@ -25,8 +24,7 @@ type Options struct {
 	PixelsMax int64 // of the image; 0 means PixelsMax
 	// turn and mirror the image as its EXIF orientation says, as Pillow's ImageOps.exif_transpose
 	Turn bool
-	// lay the image on white where it is transparent, as Hugging Face's processors do; else alpha is
-	// dropped
+	// lay the image on white where it is transparent, as Hugging Face's processors do; else alpha is dropped
 	White bool
 }
 
@@ -79,8 +77,7 @@ func bmpMost(b []byte) int64 { return 8 * int64(len(b)) }
 // tiffMost is what a TIFF can hold: its strips may be deflated, of a bit a pixel.
 func tiffMost(b []byte) int64 { return deflateRatioMax * 8 * int64(len(b)) }
 
-// decodeBMP takes images of 32 bits for opaque, as Pillow does where the file does not name an alpha
-// mask.
+// decodeBMP takes images of 32 bits for opaque, as Pillow does where the file does not name an alpha mask.
 func decodeBMP(b []byte) (image.Image, image.Point, error) {
 	m, err := bmp.Decode(bytes.NewReader(b))
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// FFmpeg decodes videos through child processes of ffprobe and ffmpeg (5.1 or later). The zero value is
-// ready.
+// FFmpeg decodes videos through child processes of ffprobe and ffmpeg (5.1 or later). The zero value is ready.
 type FFmpeg struct {
 	Dir      string        // that the programs are in; "" looks them up in PATH
 	Timeout  time.Duration // of each process; 0 means two minutes
@@ -132,8 +131,8 @@ func (f FFmpeg) probe(ctx context.Context, file, count string) (v VideoInfo, err
 // shown are the entries of a stream that probe asks for.
 const shown = "stream=width,height,avg_frame_rate,nb_read_packets,nb_read_frames:stream_side_data=rotation"
 
-// ask has ffprobe tell of the first video stream, and of its packets where the arguments want them, in so many bytes
-// at most.
+// ask has ffprobe tell of the first video stream, and of its packets where the arguments want them, in so many
+// bytes at most.
 func (f FFmpeg) ask(ctx context.Context, file string, most int64, args ...string) (s stream, p []packet, err error) {
 	all := slices.Concat([]string{"-v", "error", "-select_streams", "v:0"}, args, []string{"-of", "json"}, source(file))
 	var out []byte

@@ -50,8 +50,8 @@ func (f FFmpeg) Timed(ctx context.Context, file string) (VideoInfo, Times, error
 	return v, times, nil
 }
 
-// Nearest is the number of the frame that is shown nearest to a time, of two the earlier, and how far from it; -1 of
-// no frames.
+// Nearest is the number of the frame that is shown nearest to a time, of two the earlier, and how far from it; -1
+// of no frames.
 func (t Times) Nearest(seconds float64) (n int, off float64) {
 	n, _ = slices.BinarySearchFunc(t, seconds, cmp.Compare)
 	if n > 0 && (n == len(t) || seconds-t[n-1] <= t[n]-seconds) {

@@ -40,9 +40,8 @@ func newInternVL(s *Settings) (ImageProcessor, error) {
 // tilesMax bounds the tiles of an image.
 const tilesMax = 4096
 
-// tiling returns the columns and rows of tiles for an image. Of equally near shapes the later, larger one
-// counts where the image has over half its pixels. Source: get_optimal_tiled_canvas of transformers'
-// image_processing_got_ocr2.py.
+// tiling returns the columns and rows of tiles for an image. Of equally near shapes the later, larger one counts where
+// the image has over half its pixels. Source: get_optimal_tiled_canvas of transformers' image_processing_got_ocr2.py.
 func (v *internVL) tiling(w, h int) (columns, rows int) {
 	var all [][2]int
 	for x := 1; x <= v.most; x++ {

@@ -133,8 +133,7 @@ func (r *jpegReader) segment() (marker byte, body []byte, err error) {
 	return marker, body, nil
 }
 
-// take handles one segment of the file, by its marker. Those that do not bear on the pixels are
-// passed over.
+// take handles one segment of the file, by its marker. Those that do not bear on the pixels are passed over.
 func (r *jpegReader) take(marker byte, body []byte) error {
 	switch {
 	case marker >= 0xc0 && marker <= 0xc2:

@@ -47,8 +47,7 @@ func TestJPEGLikePillow(t *testing.T) {
 	require.Greater(t, same["prog"], 8)
 }
 
-// TestJPEGScans: what lacks scans looks as Pillow has it, whose library guesses the coefficients that are
-// missing.
+// TestJPEGScans: what lacks scans looks as Pillow has it, whose library guesses the coefficients that are missing.
 func TestJPEGScans(t *testing.T) {
 	want := readKinds(t, "testdata/scans.json.gz")
 	require.GreaterOrEqual(t, len(want), 70)

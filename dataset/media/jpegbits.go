@@ -181,8 +181,7 @@ func (r *bitReader) take(n int) int32 {
 // extend reads n bits of a signed number.
 func (r *bitReader) extend(n int) int { return int(extended(r.take(n), n)) }
 
-// symbol reads one Huffman code. Short codes are found in one table look-up, longer ones length by
-// length.
+// symbol reads one Huffman code. Short codes are found in one table look-up, longer ones length by length.
 func (r *bitReader) symbol(h *huffman) (int, error) {
 	if r.n < 32 {
 		r.refill()

@@ -54,8 +54,7 @@ func (p *plane) guess(mcus int) {
 	}
 }
 
-// window is a block's first coefficient with those around it, row by row; at the sides the outermost are
-// repeated.
+// window is a block's first coefficient with those around it, row by row; at the sides the outermost are repeated.
 func (p *plane) window(first []int32, rows [5]int, x, width int) (w [25]int32) {
 	for i, y := range rows {
 		for j := range 5 {
@@ -104,8 +103,7 @@ func rounded(n, q int64) int64 {
 	return (q<<7 + n) / (q << 8)
 }
 
-// kernels are the estimates' weights: others, and one for the first coefficient too, where nothing but that
-// is known.
+// kernels are the estimates' weights: others, and one for the first coefficient too, where nothing but that is known.
 func (p *plane) kernels() *[guessed][25]int8 {
 	for k := 1; k < guessed; k++ {
 		if p.known[k] != -1 {

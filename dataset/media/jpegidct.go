@@ -16,8 +16,7 @@ type target struct {
 // next returns the block to decode into; it is zero.
 func (q *pair) next() *block { return &q.blocks[q.n] }
 
-// put takes the block that next returned. Where its only coefficient is the first, whole, it is of one
-// colour.
+// put takes the block that next returned. Where its only coefficient is the first, whole, it is of one colour.
 func (q *pair) put(p *plane, x, y int, whole bool) {
 	out := p.row(y * 8)[x*8:]
 	if whole {

@@ -1,7 +1,6 @@
 package media
 
-// upsampler brings rows of a component to the image's size: smoothly where libjpeg-turbo does so, else by
-// repetition.
+// upsampler brings rows of a component to the image's size: smoothly where libjpeg-turbo does so, else by repetition.
 type upsampler struct {
 	p                *plane
 	w                int

@@ -32,8 +32,7 @@ func newKimi(s *Settings) (ImageProcessor, error) {
 	return k, nil
 }
 
-// sides are those that an image is resized to. Source: navit_resize of transformers'
-// image_processing_kimi_k25.py.
+// sides are those that an image is resized to. Source: navit_resize of transformers' image_processing_kimi_k25.py.
 func (k *kimi) sides(w, h int) (nw, nh int) {
 	count := max(1, float64(h/k.patch)) * max(1, float64(w/k.patch))
 	limit := float64(k.side * k.patch)

@@ -12,9 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKimiGolden and TestErnieGolden: images are resized, filled up and normalised as the processors of Kimi
-// K2.5 and ERNIE 4.5 do (bench/golden/kimi_images.py, ernie_images.py), bit for bit, and their size alone
-// tells the grid.
+// TestKimiGolden and TestErnieGolden: images are resized, filled up and normalised as the processors of Kimi K2.5 and
+// ERNIE 4.5 do (bench/golden/kimi_images.py, ernie_images.py), bit for bit, and their size alone tells the grid.
 func TestKimiGolden(t *testing.T) { holdNoise(t, "kimi", "Kimi_K25ImageProcessor", 28) }
 
 func TestErnieGolden(t *testing.T) { holdNoise(t, "ernie", "Ernie4_5_VLMoeImageProcessor", 21) }

@@ -18,8 +18,7 @@ func IsImage(name string) bool {
 }
 
 // Suffix is how the name of a file with an image ends, without the dot, by the file's first bytes;
-// "" where it is
-// none that is known.
+// "" where it is none that is known.
 func Suffix(b []byte) string {
 	for _, c := range containers {
 		if !c.is(b) {

@@ -69,8 +69,7 @@ func (a affine) pillow() *norm {
 	return t
 }
 
-// torch is the table of Hugging Face's torchvision arithmetic, which brings the scale into mean and
-// deviation.
+// torch is the table of Hugging Face's torchvision arithmetic, which brings the scale into mean and deviation.
 func (a affine) torch() *norm {
 	t := new(norm)
 	for c := range t {

@@ -67,8 +67,7 @@ var pngChannels = map[byte]int{0: 1, 2: 3, 6: 4}
 
 var inflaters sync.Pool
 
-// decodePNG decodes the frequent kinds, 8 bits of grey, RGB or RGBA in rows, at once. Others go through Go's
-// decoder.
+// decodePNG decodes the frequent kinds, 8 bits of grey, RGB or RGBA in rows, at once. Others go through Go's decoder.
 func decodePNG(b []byte, white bool) (*Image, error) {
 	f, err := readPNG(b)
 	if err != nil {

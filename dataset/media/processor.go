@@ -54,8 +54,7 @@ type Features struct {
 	Extent
 	Pixels  []byte    // in the layout of Shape, before rescaling and normalisation
 	Seconds []float64 // of a video: the time of each row of the grid; nil where the source's rate is unknown
-	// of a video: seconds from one row of the grid to the next by the rate of the frames taken; 0 where
-	// unknown
+	// of a video: seconds from one row of the grid to the next by the rate of the frames taken; 0 where unknown
 	Every float64
 
 	norm *norm
@@ -82,8 +81,7 @@ func (f *Features) Fill(out []float32) {
 
 // ImageProcessor prepares images for a vision tower. It may be used by several goroutines at once.
 type ImageProcessor interface {
-	// Image prepares one of the n images of a sample; n matters to LLaVA-OneVision, which cuts only single
-	// images.
+	// Image prepares one of the n images of a sample; n matters to LLaVA-OneVision, which cuts only single images.
 	Image(p *Image, n int) (*Features, error)
 	// ImageExtent tells what Image would return for an image of w by h pixels.
 	ImageExtent(w, h, n int) (Extent, error)
@@ -135,8 +133,7 @@ func registerImage(class string, make func(s *Settings) (ImageProcessor, error))
 	return true
 }
 
-// registerVideo enters a video processor, and the image processors beside which it is taken if no
-// other is named.
+// registerVideo enters a video processor, and the image processors beside which it is taken if no other is named.
 func registerVideo(class string, make func(s *Settings) (VideoProcessor, error), of ...string) bool {
 	videoClasses[class] = make
 	for _, o := range of {

@@ -120,8 +120,7 @@ func TestLoad(t *testing.T) {
 	require.ErrorContains(t, err, "processor_config.json: ")
 }
 
-// TestGemma3: the tile is SigLIP's, the tokens are as many as the model has means of patches, and crops are
-// refused.
+// TestGemma3: the tile is SigLIP's, the tokens are as many as the model has means of patches, and crops are refused.
 func TestGemma3(t *testing.T) {
 	same := `{"size": {"height": 56, "width": 42}, "resample": 2`
 	g, err := NewImageProcessor("Gemma3ImageProcessor", settings(t, same+`, "image_seq_length": 16,
@@ -241,8 +240,7 @@ func hashValues(v []float32) string {
 	return hashOf(b)
 }
 
-// cases is a folder that bench/golden/media_processors.py filled with random images and what became of
-// them.
+// cases is a folder that bench/golden/media_processors.py filled with random images and what became of them.
 var cases = flag.String("cases", "testdata", "folder of the images and processors.json to compare with")
 
 // opened is an image as Hugging Face's processors take it: a file, or noise of a size.

@@ -17,8 +17,7 @@ type qwen struct {
 	norm               *norm
 }
 
-// newQwenImage reads Qwen2-VL's settings: images keep their shape within bounds for the number of
-// pixels.
+// newQwenImage reads Qwen2-VL's settings: images keep their shape within bounds for the number of pixels.
 func newQwenImage(s *Settings) (ImageProcessor, error) {
 	q := &qwen{patch: s.few("patch_size", 14), merge: s.few("merge_size", 2), time: s.few("temporal_patch_size", 2)}
 	q.least, q.most = s.pixels(56*56, 28*28*1280)
@@ -61,8 +60,7 @@ func (q *qwen) sides(w, h int) (nh, nw int, err error) {
 	return fitPatches(h, w, unit, q.least, q.most)
 }
 
-// extent is the shape of the patches and the number of tokens of an image or clip of nh by nw
-// pixels.
+// extent is the shape of the patches and the number of tokens of an image or clip of nh by nw pixels.
 func (q *qwen) extent(steps, nh, nw, h, w int) (Extent, error) {
 	e := Extent{Grid: [3]int{steps, nh / q.patch, nw / q.patch}, Size: [2]int{h, w}}
 	n := e.Grid[0] * e.Grid[1] * e.Grid[2]

@@ -8,10 +8,9 @@ import (
 
 var _ = registerVideo("QwenVLUtils", newQwenUtils)
 
-// qwenUtils samples and resizes videos as qwen-vl-utils does, which the published recipes of Qwen2-VL,
-// Qwen2.5-VL and Qwen3-VL put before the processor: settings fps or nframes, min_frames, max_frames,
-// min_pixels, max_pixels (of a frame), total_pixels (of a video), and patch_size, 14 or 16. Source:
-// qwen-vl-utils 0.0.14, vision_process.py.
+// qwenUtils samples and resizes videos as qwen-vl-utils does, which the published recipes of Qwen2-VL, Qwen2.5-VL and
+// Qwen3-VL put before the processor: settings fps or nframes, min_frames, max_frames, min_pixels, max_pixels (of a
+// frame), total_pixels (of a video), and patch_size, 14 or 16. Source: qwen-vl-utils 0.0.14, vision_process.py.
 type qwenUtils struct {
 	*qwenVideo
 	nframes int
@@ -21,8 +20,7 @@ type qwenUtils struct {
 	total   float64
 }
 
-// newQwenUtils reads the settings of Qwen's own tools, which size frames by the total number of
-// pixels of a video.
+// newQwenUtils reads the settings of Qwen's own tools, which size frames by the total number of pixels of a video.
 func newQwenUtils(s *Settings) (VideoProcessor, error) {
 	u := &qwenUtils{framing: s.number("fps", 2)}
 	s.get("nframes", &u.nframes)
@@ -84,8 +82,7 @@ func (u *qwenUtils) Pick(v VideoInfo) ([]int, error) {
 	return v.linspace(n), nil
 }
 
-// linspace returns n frames from the first to the last as torch.linspace and round do: in float32, from both
-// ends.
+// linspace returns n frames from the first to the last as torch.linspace and round do: in float32, from both ends.
 func (v VideoInfo) linspace(n int) []int {
 	out := make([]int, n)
 	last := float32(v.Frames - 1)

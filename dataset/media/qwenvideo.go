@@ -10,8 +10,7 @@ var (
 	_ = registerVideo("Qwen3VLVideoProcessor", newQwen3Video, "Qwen3VLProcessor")
 )
 
-// qwenVideo is what the video processors of Qwen2-VL, Qwen2.5-VL and Qwen3-VL share: patches of some frames
-// each.
+// qwenVideo is what the video processors of Qwen2-VL, Qwen2.5-VL and Qwen3-VL share: patches of some frames each.
 type qwenVideo struct {
 	qwen
 	asked
@@ -122,8 +121,7 @@ func (q *qwenVideo) sides2(frames, w, h int) (int, int, error) {
 	return fitPatches(h, w, unit, q.least, most)
 }
 
-// newQwen3Video reads the video processor of Qwen3-VL, which takes two frames a second where nothing else is
-// said.
+// newQwen3Video reads the video processor of Qwen3-VL, which takes two frames a second where nothing else is said.
 func newQwen3Video(s *Settings) (VideoProcessor, error) {
 	q := newQwenVideo(s, 16, 128*32*32, 32*32*768, 768, half, half)
 	q.asked = s.asked(true, 2)
@@ -159,8 +157,7 @@ func (q *qwen3Video) Pick(v VideoInfo) ([]int, error) {
 	return v.spread(n), nil
 }
 
-// sides3 limits the pixels of all frames together. Source: smart_resize of transformers'
-// video_processing_qwen3_vl.py.
+// sides3 limits the pixels of all frames together. Source: smart_resize of transformers' video_processing_qwen3_vl.py.
 func (q *qwenVideo) sides3(frames, w, h int) (int, int, error) {
 	unit, most := float64(q.patch*q.merge), float64(q.most)
 	if q.capped {

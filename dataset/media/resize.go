@@ -2,9 +2,8 @@
 // libjpeg-turbo, libwebp, torchvision and Hugging Face's processors do, since models depend on every bit of
 // it. Pixels are 8-bit RGB.
 //
-// Decode reads JPEG, PNG, GIF and WebP; FFmpeg reads videos through child processes. Load reads how a
-// checkpoint wants them prepared; a processor is one file that registers itself by the name of Hugging
-// Face's class.
+// Decode reads JPEG, PNG, GIF and WebP; FFmpeg reads videos through child processes. Load reads how a checkpoint wants
+// them prepared; a processor is one file that registers itself by the name of Hugging Face's class.
 //
 //lfvet:files a container, a codec or an image processor a file
 package media
@@ -57,8 +56,7 @@ var (
 
 func bilinear(x float64) float64 { return max(0, 1-math.Abs(x)) }
 
-// bicubic is the cubic convolution with a = -1/2. The conversions keep compilers from fusing products and
-// sums.
+// bicubic is the cubic convolution with a = -1/2. The conversions keep compilers from fusing products and sums.
 func bicubic(x float64) float64 {
 	const a = -0.5
 	x = math.Abs(x)
@@ -187,8 +185,7 @@ func (p *Image) resizeWith(w, h int, f *Filter, weights func(from, to int, f *Fi
 	return p
 }
 
-// resizeRows scales the width, with the weights of each output pixel in fixed point, as Pillow
-// computes it.
+// resizeRows scales the width, with the weights of each output pixel in fixed point, as Pillow computes it.
 func (p *Image) resizeRows(t *taps) *Image {
 	out := bare(len(t.first), p.H)
 	from := 0

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Settings are the keys of a processor's configuration. What a processor does not read must be without
-// effect.
+// Settings are the keys of a processor's configuration. What a processor does not read must be without effect.
 type Settings struct {
 	file        string
 	keys        map[string]json.RawMessage
@@ -75,8 +74,7 @@ func (s *Settings) count(key string, def int) int {
 	return v
 }
 
-// few is count for a number that multiplies others: a side of a patch, patches that are merged, frames of
-// one.
+// few is count for a number that multiplies others: a side of a patch, patches that are merged, frames of one.
 func (s *Settings) few(key string, def int) int {
 	v := s.count(key, def)
 	if v > fewMax {
@@ -123,8 +121,7 @@ func (s *Settings) countBeside(key string, def int) int {
 	return def
 }
 
-// modelCount returns a whole number of config.json, under its vision_config or at the top; 0 where there is
-// none.
+// modelCount returns a whole number of config.json, under its vision_config or at the top; 0 where there is none.
 func (s *Settings) modelCount(key string) (n int) {
 	var vision map[string]json.RawMessage
 	_ = json.Unmarshal(s.model["vision_config"], &vision) // another type has no such number

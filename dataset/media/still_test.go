@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stillFiles is the folder of bench/golden/stills.py: the small set, or the one that LFACTOR_STILLS
-// names.
+// stillFiles is the folder of bench/golden/stills.py: the small set, or the one that LFACTOR_STILLS names.
 func stillFiles() string {
 	if dir := os.Getenv("LFACTOR_STILLS"); dir != "" {
 		return dir

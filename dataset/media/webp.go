@@ -161,8 +161,7 @@ func (f *webpFile) lossless(out *Image, white bool) error {
 	return nil
 }
 
-// withAlpha decodes the alpha chunk, plain or as a lossless image's green, and filtered, and lays the image
-// on white.
+// withAlpha decodes the alpha chunk, plain or as a lossless image's green, and filtered, and lays the image on white.
 func (f *webpFile) withAlpha(m *Image, white bool) error {
 	if len(f.alpha) < 1 {
 		return errWebP

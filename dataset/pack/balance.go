@@ -23,11 +23,10 @@ type Balance struct {
 // BalanceTolerance is the imbalance at which Assign stops: less is not felt.
 const BalanceTolerance = 1e-6
 
-// Assign shares samples out so that all ranks have the same work, moving as few bytes as it can: ranks with
-// too much give away what is over, the samples with most work for their bytes first, to those with least;
-// then samples of pairs of ranks are exchanged to even out what is left, as finely as differencing
-// (Karmarkar and Karp) would. With sameCount every rank keeps its number of samples. Equal arguments give
-// equal results.
+// Assign shares samples out so that all ranks have the same work, moving as few bytes as it can:
+// ranks with too much give away what is over, the samples with most work for their bytes first, to those with least;
+// then samples of pairs of ranks are exchanged to even out what is left, as finely as differencing (Karmarkar and Karp)
+// would. With sameCount every rank keeps its number of samples. Equal arguments give equal results.
 func Assign(loads []Load, ranks int, sameCount bool) Balance {
 	b := &balancer{loads: loads, sum: make([]float64, ranks), held: make([][]held, ranks),
 		rank: make([]int, len(loads)), sameCount: sameCount}

@@ -41,8 +41,7 @@ func sumsOf(loads []Load, rank []int, ranks int) []float64 {
 	return sums
 }
 
-// At 512 ranks of 8 packs the work of all ranks agrees to a millionth, and the samples moved are a small
-// part.
+// At 512 ranks of 8 packs the work of all ranks agrees to a millionth, and the samples moved are a small part.
 func TestAssign(t *testing.T) {
 	for _, c := range []struct{ ranks, packs, most int }{{512, 8, 16384}, {32, 8, 16384}, {8, 4, 32768}} {
 		loads := packsOf(rand.New(rand.NewPCG(5, 6)), c.ranks, c.packs, c.most)
@@ -97,8 +96,7 @@ func TestAssignEdges(t *testing.T) {
 	require.EqualValues(t, 60, b.Moved)
 }
 
-// BenchmarkAssign is 512 ranks of 8 packs; its "worst-imbalance" must stay below 1e-6 and its median-ms
-// below 20.
+// BenchmarkAssign is 512 ranks of 8 packs; its "worst-imbalance" must stay below 1e-6 and its median-ms below 20.
 func BenchmarkAssign(b *testing.B) {
 	loads := packsOf(rand.New(rand.NewPCG(5, 6)), 512, 8, 16384)
 	var times []float64

@@ -45,10 +45,9 @@ const (
 	fitRounds    = 100
 )
 
-// Fit finds the cost whose largest sum over ranks agrees best with the times of some steps, with no
-// coefficient below 0: LoongForge's warm-up fit. The largest is softened, since several ranks may be nearly
-// the slowest; each round fits the steps to the ranks that were slowest by the cost of the round before. At
-// least three steps are needed.
+// Fit finds the cost whose largest sum over ranks agrees best with the times of some steps, with no coefficient below
+// 0: LoongForge's warm-up fit. The largest is softened, since several ranks may be nearly the slowest; each round fits
+// the steps to the ranks that were slowest by the cost of the round before. At least three steps are needed.
 func Fit(steps []Observed) (Cost, error) {
 	if len(steps) < 3 {
 		return Cost{}, errors.New("fit of the balance cost: at least three steps are needed")

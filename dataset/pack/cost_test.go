@@ -43,8 +43,7 @@ func TestFit(t *testing.T) {
 	require.ErrorContains(t, err, "three steps")
 }
 
-// pairsOf draws samples with images: vision work by the square of patches, language work as the cost model
-// has it.
+// pairsOf draws samples with images: vision work by the square of patches, language work as the cost model has it.
 func pairsOf(rng *rand.Rand, ranks, each int) (out []Pair) {
 	for r := range ranks {
 		for range each {
@@ -63,8 +62,7 @@ func pairsOf(rng *rand.Rand, ranks, each int) (out []Pair) {
 	return out
 }
 
-// Both costs come within half a percent on all ranks, and no rank has over 1.05 times the mean of the
-// tokens.
+// Both costs come within half a percent on all ranks, and no rank has over 1.05 times the mean of the tokens.
 func TestAssignPairs(t *testing.T) {
 	for _, c := range []struct{ ranks, each int }{{8, 64}, {64, 64}, {512, 86}} {
 		pairs := pairsOf(rand.New(rand.NewPCG(9, 10)), c.ranks, c.each)

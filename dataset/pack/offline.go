@@ -94,10 +94,9 @@ func next(s lengthSet, room int) int {
 	return s.atLeast(room + 1)
 }
 
-// hashBucket follows LoongForge's packer of this name (tools/data_preprocess/vlm/offline_packing): first
-// rows of lengths that divide the row by a power of two, in turn; then rows grown from the longest items, in
-// rounds of less and less demand; then simple rows of at least 95 %. Where it draws at random, this takes
-// the longest that fits.
+// hashBucket follows LoongForge's packer of this name (tools/data_preprocess/vlm/offline_packing): first rows of
+// lengths that divide the row by a power of two, in turn; then rows grown from the longest items, in rounds of less and
+// less demand; then simple rows of at least 95 %. Where it draws at random, this takes the longest that fits.
 func hashBucket(items []Item, l Limits) (rows [][]int, left []int) {
 	order, left := split(items, l)
 	b := &buckets{items: items, limits: l, ids: map[int][]int{}, lengths: newLengthSet(l.Tokens)}

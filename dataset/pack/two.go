@@ -56,8 +56,7 @@ const (
 	pairSamples  = 40 // samples of a rank that are tried in swaps
 )
 
-// point is a rank's or a sample's vision work, language work and tokens, each as a fraction of the mean of
-// a rank.
+// point is a rank's or a sample's vision work, language work and tokens, each as a fraction of the mean of a rank.
 type point [3]float64
 
 // pairing is an assignment being improved. sum is a rank's work less the mean, so that 0 is wanted.
@@ -104,8 +103,7 @@ func (p *pairing) excess(r int) float64 {
 	return max(s[0]-pairTolerance, s[1]-pairTolerance, s[2]-p.limit)
 }
 
-// badness is the squared deviation of a rank's work from the mean. Tokens add to it only above nine tenths
-// of the cap.
+// badness is the squared deviation of a rank's work from the mean. Tokens add to it only above nine tenths of the cap.
 func (p *pairing) badness(s point) float64 {
 	b := s[0]*s[0] + s[1]*s[1]
 	if over := s[2] - p.limit*0.9; over > 0 {
@@ -114,9 +112,8 @@ func (p *pairing) badness(s point) float64 {
 	return b
 }
 
-// improve makes one change that lowers the imbalance. It tries the worst rank first, and then the other
-// ranks above the tolerance, the worst first. It returns false if all ranks are within the tolerance or no
-// change helps.
+// improve makes one change that lowers the imbalance. It tries the worst rank first, and then the other ranks above the
+// tolerance, the worst first. It returns false if all ranks are within the tolerance or no change helps.
 func (p *pairing) improve() bool {
 	high, most := 0, math.Inf(-1)
 	for r := range p.sum {
@@ -140,8 +137,7 @@ func (p *pairing) improve() bool {
 	return slices.ContainsFunc(others, func(o held) bool { return p.relieve(int(o.id)) })
 }
 
-// relieve carries out the move or swap that takes most from a rank. It returns false if none lowers the
-// imbalance.
+// relieve carries out the move or swap that takes most from a rank. It returns false if none lowers the imbalance.
 func (p *pairing) relieve(high int) bool {
 	best := pairChange{}
 	for _, low := range p.partners(high) {
@@ -192,8 +188,7 @@ func (p *pairing) moves(high, low int, best *pairChange) {
 	}
 }
 
-// swaps weighs exchanging pairs. Only some are tried in each turn, and others in the next, since
-// all would be too many.
+// swaps weighs exchanging pairs. Only some are tried in each turn, and others in the next, since all would be too many.
 func (p *pairing) swaps(high, low int, best *pairChange) {
 	before := p.badness(p.sum[high]) + p.badness(p.sum[low])
 	hi, lo := p.held[high], p.held[low]

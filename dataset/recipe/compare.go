@@ -18,9 +18,8 @@ import (
 // and the unit, most significant byte first, so that records compare as keys, documents and units do.
 const recordTail = 12
 
-// comparer finds the copies among the keys of a bucket, which come in order. What it finds are records of
-// foundBytes: pairs of documents where these are joined, and else document, unit and the first document with
-// the key.
+// comparer finds the copies among the keys of a bucket, which come in order. What it finds are records of foundBytes:
+// pairs of documents where these are joined, and else document, unit and the first document with the key.
 type comparer struct {
 	form curate.Form
 	out  func(record []byte) error

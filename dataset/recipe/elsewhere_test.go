@@ -18,9 +18,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/curate"
 )
 
-// elsewhere carries out a recipe, which is a function of its output, by hosts that find nothing of
-// its work, and
-// says how many batches of each part they have made.
+// elsewhere carries out a recipe, which is a function of its output, by hosts that find nothing of its work,
+// and says how many batches of each part they have made.
 func elsewhere(t *testing.T, dir string, recipe func(output string) string) (made map[int]int, r *Recipe) {
 	t.Helper()
 	there, err := load(t, dir, recipe(filepath.Join(dir, "nothing is here")))
@@ -43,9 +42,8 @@ func elsewhere(t *testing.T, dir string, recipe func(output string) string) (mad
 	return made, r
 }
 
-// Blocks of all stages that other hosts make, and keys that they sort, give what is made here,
-// though nothing of
-// the work lies there.
+// Blocks of all stages that other hosts make, and keys that they sort, give what is made here, though nothing of the
+// work lies there.
 func TestElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	a, b := corpus(t, dir, "a.jsonl", 2500, 1), corpus(t, dir, "b.jsonl", 300, 2)

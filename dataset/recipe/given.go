@@ -11,8 +11,7 @@ import (
 )
 
 // given is what a block of a later stage is made of: a block of documents that a step with state has signed,
-// and which of them it found to be copies. It is whole in itself, so that any host can make of it what it
-// becomes.
+// and which of them it found to be copies. It is whole in itself, so that any host can make of it what it becomes.
 type given struct {
 	Path string // of the block, for people
 	Docs []byte // as it has them
@@ -58,8 +57,7 @@ func (f *flow) given(at, u int) (*given, error) {
 	return g, nil
 }
 
-// along is what goes along to the host that makes the block of a unit: nothing where its documents come from
-// an input.
+// along is what goes along to the host that makes the block of a unit: nothing where its documents come from an input.
 func (f *flow) along(at, u int) ([]byte, error) {
 	p := f.units[at][u]
 	from := f.stages[at].paths[p.path].from

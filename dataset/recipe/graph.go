@@ -176,8 +176,8 @@ func (r *Recipe) checkUse(in *curate.Reader) {
 	}
 }
 
-// checkColumns refuses steps that write the same column on one way, and steps that read one which is written
-// behind them.
+// checkColumns refuses steps that write the same column on one way, and steps that read one which is
+// written behind them.
 func (r *Recipe) checkColumns(in *curate.Reader) {
 	var visit func(i int) map[string]int
 	memo := map[int]map[string]int{}

@@ -15,8 +15,7 @@ import (
 )
 
 // Documents come in an order that a seed draws, each once, and in as many files as are asked for;
-// the same seed gives
-// the same order whatever the files and the workers.
+// the same seed gives the same order whatever the files and the workers.
 func TestOrder(t *testing.T) {
 	dir := t.TempDir()
 	a, b := corpus(t, dir, "a.jsonl", 700, 1), corpus(t, dir, "b.jsonl", 301, 2)

@@ -124,8 +124,7 @@ const (
 	written  = "outputs"
 )
 
-// comparePerKey is what sorting and joining a key takes, in seconds of one worker, measured with 10⁶ keys of
-// 64 bytes.
+// comparePerKey is what sorting and joining a key takes, in seconds of one worker, measured with 10⁶ keys of 64 bytes.
 const comparePerKey = 1.2e-6
 
 // predict takes a sample through the whole flow and scales up what it took.

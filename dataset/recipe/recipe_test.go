@@ -390,8 +390,7 @@ func TestShrinks(t *testing.T) {
 	}
 }
 
-// Documents that cannot be read are in the ledger and the report, until they are more than the recipe
-// allows.
+// Documents that cannot be read are in the ledger and the report, until they are more than the recipe allows.
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	a := write(t, dir, "a.jsonl", "{\"text\": \"one\"}\n{\"text\": 2}\n{\"text\": \"three\"}\nno\n")

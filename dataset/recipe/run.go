@@ -17,8 +17,7 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// version is that of the rules by which steps decide and files are written: work of another one does
-// not go on.
+// version is that of the rules by which steps decide and files are written: work of another one does not go on.
 const version = 2
 
 // Progress sees how far a recipe is: what is under way, and how many of its blocks are
@@ -131,8 +130,7 @@ func (f *flow) identity() (state, error) {
 	return s, nil
 }
 
-// begin looks at what the output folder holds: nothing, this recipe's work, or its result, which it
-// returns.
+// begin looks at what the output folder holds: nothing, this recipe's work, or its result, which it returns.
 func (f *flow) begin() (*Report, error) {
 	want, err := f.identity()
 	if err != nil {

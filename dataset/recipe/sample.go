@@ -12,12 +12,10 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 )
 
-// SampleDoc is a sample of several files as steps see it. Its text is that of its txt, or else of
-// a key of its
-// json; a sample with neither is looked at by what is said in its conversations or captions, which is not
-// written. With a key that is named the json goes first. Columns are the other members of the
-// json, where that
-// is an object. What cannot be used is a *dataset.BadSample.
+// SampleDoc is a sample of several files as steps see it. Its text is that of its txt, or else of a key of its json;
+// a sample with neither is looked at by what is said in its conversations or captions, which is not written.
+// With a key that is named the json goes first. Columns are the other members of the json, where that is an object.
+// What cannot be used is a *dataset.BadSample.
 // Keys and roles of conversations have the names that tags gives; with names of their own, turns of which none
 // is understood cannot be used either.
 func SampleDoc(d *dataset.Document, textKey string, tags dataset.Tags) (*curate.Doc, error) {

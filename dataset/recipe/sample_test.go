@@ -70,11 +70,9 @@ func readShards(t *testing.T, pattern string) (out []dataset.Document) {
 	return out
 }
 
-// Shards go through steps that look at images and texts, behind steps with state too, and come out
-// as shards: what
-// no step has changed has its bytes, whoever does the work and however it is compressed. Damaged
-// samples are in the
-// ledger with their place.
+// Shards go through steps that look at images and texts, behind steps with state too, and come out as shards:
+// what no step has changed has its bytes, whoever does the work and however it is compressed. Damaged samples are in
+// the ledger with their place.
 func TestSamples(t *testing.T) {
 	dir := t.TempDir()
 	docs := pictures(t)
@@ -126,8 +124,7 @@ func TestSamples(t *testing.T) {
 	require.Equal(t, have[3].Parts, readShards(t, filepath.Join(dir, "zstd", "data-*.tar.zst"))[3].Parts)
 }
 
-// A shard that is cut off has its last sample in the ledger, and one that ends while it is read
-// stops the recipe.
+// A shard that is cut off has its last sample in the ledger, and one that ends while it is read stops the recipe.
 func TestSamplesTorn(t *testing.T) {
 	dir := t.TempDir()
 	docs := pictures(t)
@@ -147,9 +144,8 @@ func TestSamplesTorn(t *testing.T) {
 	require.Regexp(t, `"file":".*a.tar","offset":\d+,"step":"input-0","reason":"unreadable"`, string(ledger))
 }
 
-// Steps that write columns put them into the json of a sample, or make one; a conversation that a
-// step would change
-// is dropped, since what was said cannot be written back.
+// Steps that write columns put them into the json of a sample, or make one; a conversation that a step would change is
+// dropped, since what was said cannot be written back.
 func TestSampleColumns(t *testing.T) {
 	dir := t.TempDir()
 	a := shardOf(t, filepath.Join(dir, "a.tar"),

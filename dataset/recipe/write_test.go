@@ -10,8 +10,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// What a recipe without steps writes in any format is read again as the documents that went in, in their
-// order.
+// What a recipe without steps writes in any format is read again as the documents that went in, in their order.
 func TestWriters(t *testing.T) {
 	dir := t.TempDir()
 	a := corpus(t, dir, "a.jsonl", 230, 3)

@@ -13,8 +13,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
-// webdataset: a sample of a shard keeps its files, of which only those are written anew that steps
-// have changed;
+// webdataset: a sample of a shard keeps its files, of which only those are written anew that steps have changed;
 // a record becomes a txt, a json of its other columns, and its images.
 var _ = RegisterWriter(Writer{Name: "webdataset",
 	Doc: "webdataset's tar shards: samples with their files as they were, of records a txt, a " +
@@ -91,8 +90,7 @@ func unfit(d *curate.Doc, why string, args ...any) error {
 	return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf(why, args...)}
 }
 
-// recordSample is a record as a sample: its text, the other columns, and the images of its column
-// image or images.
+// recordSample is a record as a sample: its text, the other columns, and the images of its column image or images.
 func recordSample(d *curate.Doc) (key string, parts []dataset.Part, err error) {
 	list, column, err := curate.Images(d)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 )
 
-// TestFilterSamples: samples of shards go through filters that look at images and texts, and keep
-// their numbers and
+// TestFilterSamples: samples of shards go through filters that look at images and texts, and keep their numbers and
 // files; a filter that changes texts is refused for them.
 func TestFilterSamples(t *testing.T) {
 	dir := t.TempDir()

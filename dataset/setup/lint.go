@@ -39,8 +39,8 @@ func (r *LintReport) Find(format string, args ...any) {
 	}
 }
 
-// Lint reads a path to the end. With a model's folder its tokenizer has to know all ids and its template all
-// conversations.
+// Lint reads a path to the end. With a model's folder its tokenizer has to know all ids and its
+// template all conversations.
 func (r *LintReport) Lint(ctx context.Context, path, model string, o dataset.Options) error {
 	s, err := dataset.Open(path, o)
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 func init() { configs.Hold(configs.Rule{Name: "data", Files: true, Check: checkFiles}) }
 
 // checkFiles is the rule for what the section data names on this host: every path that is missing is said,
-// the tokenizer is read and held to the vocabulary, and a chat template to the tokenizer. Stores are not
-// asked.
+// the tokenizer is read and held to the vocabulary, and a chat template to the tokenizer. Stores are not asked.
 func checkFiles(c *configs.Config, at configs.At) {
 	missing(c.Run.Data.Paths, "data.paths", at)
 	missing(c.Run.Data.Valid, "data.valid", at)
@@ -112,8 +111,7 @@ func learnsFrom(loss string) dataset.Kind {
 	return dataset.KindPairs
 }
 
-// missing reports the paths that name nothing on this host's disks. Megatron's form is the prefix of a pair
-// of files.
+// missing reports the paths that name nothing on this host's disks. Megatron's form is the prefix of a pair of files.
 func missing(paths []configs.WeightPath, key string, at configs.At) {
 	var lost []string
 	for _, p := range paths {

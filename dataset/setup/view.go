@@ -99,8 +99,7 @@ type Decoder interface {
 	Decode(ids []int32, skipSpecial bool) string
 }
 
-// Full says whether the page takes no more steps, samples and dropped documents, and notes once what
-// is left out.
+// Full says whether the page takes no more steps, samples and dropped documents, and notes once what is left out.
 func (v *View) Full(what string) bool {
 	if v.size < viewTextMax {
 		return false
@@ -184,8 +183,7 @@ func (v *View) row(b *dataset.Batch, r int, at *int, d Decoder) (row ViewRow) {
 	return row
 }
 
-// segment makes segment k, the tokens from to to-1. A token is learnt where the place before it has it
-// for a label.
+// segment makes segment k, the tokens from to to-1. A token is learnt where the place before it has it for a label.
 func (v *View) segment(b *dataset.Batch, k, from, to int, d Decoder) ViewSegment {
 	s := ViewSegment{Sample: b.SampleIDs[k], Tokens: to - from}
 	origin := v.origin(b, &s)
@@ -266,8 +264,7 @@ func mediumAt(b *dataset.Batch, at, end int) (*dataset.Media, int) {
 	return nil, 0
 }
 
-// AddDropped reads what a recipe dropped: dropped.jsonl, of which the first documents of each reason are
-// shown.
+// AddDropped reads what a recipe dropped: dropped.jsonl, of which the first documents of each reason are shown.
 func (v *View) AddDropped(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -17,9 +17,8 @@ import (
 // cacheBytesDefault bounds the cache where LFACTOR_CACHE_BYTES does not.
 const cacheBytesDefault = 8 << 30
 
-// cache keeps blocks of remote files on disk, those used last, up to a number of bytes. Each is a file named
-// by what it holds, with a check sum in front, so that runs after each other share them and damage costs a
-// request.
+// cache keeps blocks of remote files on disk, those used last, up to a number of bytes. Each is a file named by what it
+// holds, with a check sum in front, so that runs after each other share them and damage costs a request.
 type cache struct {
 	mu    sync.Mutex
 	dir   string

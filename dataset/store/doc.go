@@ -17,6 +17,5 @@
 //
 // # Where to begin
 //
-// store.go for the interface, remote.go for ranges and retries, http.go and s3.go for the two protocols,
-// cache.go.
+// store.go for the interface, remote.go for ranges and retries, http.go and s3.go for the two protocols, cache.go.
 package store

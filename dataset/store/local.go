@@ -19,8 +19,7 @@ const (
 	openMin = 8
 )
 
-// openFiles is how many files may be open at a time: a part of the process's limit, as others need
-// some too.
+// openFiles is how many files may be open at a time: a part of the process's limit, as others need some too.
 func openFiles(limit int64) int {
 	if limit <= 0 {
 		return openMax
@@ -50,8 +49,7 @@ type local struct {
 
 func openLocal(path string) (File, error) { return files.add(path) }
 
-// add opens a file and enters it among the open ones, of which the longest unused may be closed for
-// it.
+// add opens a file and enters it among the open ones, of which the longest unused may be closed for it.
 func (p *pool) add(path string) (*local, error) {
 	info, err := os.Stat(path) // opening a pipe would wait for a writer
 	if err == nil && !info.Mode().IsRegular() {

@@ -30,8 +30,7 @@ type client struct {
 	sleep   func(context.Context, time.Duration) error
 }
 
-// newClient returns a client that follows redirects, but not to private addresses and not from https to
-// http.
+// newClient returns a client that follows redirects, but not to private addresses and not from https to http.
 func newClient(c *cache) *client {
 	dial := func(guard bool) *http.Transport {
 		d := &net.Dialer{Timeout: 10 * time.Second}
@@ -82,8 +81,7 @@ func firstOf(r *http.Request) *http.Request {
 // errPrivate says that a redirect leads into a private network.
 var errPrivate = errors.New("the redirect leads to a private address; name it directly if that is meant")
 
-// refusePrivate refuses addresses inside of a network, so that a redirect cannot reach services
-// that trust this host.
+// refusePrivate refuses addresses inside of a network, so that a redirect cannot reach services that trust this host.
 func refusePrivate(_, address string, _ rawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)

@@ -189,8 +189,7 @@ func TestWaits(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(Waits()), base)
 }
 
-// Errors of the moment are tried again, others are not; each ends in one error that names the place and no
-// secret.
+// Errors of the moment are tried again, others are not; each ends in one error that names the place and no secret.
 //
 //lfvet:long one case per fault
 func TestHTTPErrors(t *testing.T) {
@@ -309,8 +308,7 @@ func TestHTTPChanged(t *testing.T) {
 	require.ErrorContains(t, err, "changed while it was in use")
 }
 
-// The signature of AWS's own example: GET of a range, in "Signature Calculations for the Authorization
-// Header".
+// The signature of AWS's own example: GET of a range, in "Signature Calculations for the Authorization Header".
 func TestS3Signature(t *testing.T) {
 	c := s3Config{region: "us-east-1", key: "AKIAIOSFODNN7EXAMPLE",
 		secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
@@ -323,8 +321,7 @@ func TestS3Signature(t *testing.T) {
 		"SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41", r.Header.Get("Authorization"))
 }
 
-// A bucket under an endpoint is listed over several pages and read; requests without credentials are not
-// signed.
+// A bucket under an endpoint is listed over several pages and read; requests without credentials are not signed.
 func TestS3(t *testing.T) {
 	content := contentOf(5000)
 	keys := []string{"data/a b+c.tar", "data/x-000.tar", "data/x-001.tar", "data/x-001.txt",

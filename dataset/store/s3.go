@@ -28,15 +28,13 @@ func init() {
 	globs["s3"] = func(c *client, pattern string) ([]Listed, error) { return c.globS3(pattern, s3FromEnv()) }
 }
 
-// s3Config is where and as whom a store is asked. Without a key requests are not signed, as for public
-// buckets.
+// s3Config is where and as whom a store is asked. Without a key requests are not signed, as for public buckets.
 type s3Config struct {
 	endpoint, region   string
 	variable           string // that names the endpoint
 	key, secret, token string
 	now                func() time.Time
-	// bearer gives the token that requests carry, as Google's store wants it; nil for signatures, or
-	// nothing
+	// bearer gives the token that requests carry, as Google's store wants it; nil for signatures, or nothing
 	bearer func(ctx context.Context) (string, error)
 }
 
@@ -90,8 +88,7 @@ func s3Escape(s string) string {
 	return b.String()
 }
 
-// splitBucket cuts s3://BUCKET/KEY, and addresses of that form at other stores, into their parts; the key
-// may be empty.
+// splitBucket cuts s3://BUCKET/KEY, and addresses of that form at other stores, into their parts; the key may be empty.
 func splitBucket(name string) (bucket, key string, err error) {
 	scheme := Scheme(name)
 	bucket, key, _ = strings.Cut(name[len(scheme)+len("://"):], "/")

@@ -71,8 +71,7 @@ func secret(ref string) (text, why string) {
 // escape writes bytes that have a meaning in addresses as %XX.
 func escape(s string) string { return strings.ReplaceAll(s3Escape(s), "/", "%2F") }
 
-// marked is an address with words in place of its references, so that it can be parsed, and what puts them
-// back.
+// marked is an address with words in place of its references, so that it can be parsed, and what puts them back.
 func marked(name string) (string, *strings.Replacer) {
 	var back []string
 	out := reference.ReplaceAllStringFunc(name, func(ref string) string {

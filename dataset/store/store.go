@@ -9,8 +9,7 @@ import (
 
 // File is content of a fixed length that is read by offset. It may be used by several goroutines at once.
 type File interface {
-	// ReadAt reads as io.ReaderAt says. An error that is not io.EOF is one of the moment: what could be
-	// retried was.
+	// ReadAt reads as io.ReaderAt says. An error that is not io.EOF is one of the moment: what could be retried was.
 	io.ReaderAt
 	// Name is where it lies, for people: without credentials.
 	Name() string

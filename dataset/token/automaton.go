@@ -35,8 +35,7 @@ const (
 
 var errNoAutomaton = errors.New("the expression is not one for an automaton")
 
-// notBeforeText is the one look-ahead that an automaton knows. In the compiled program a word boundary
-// stands for it.
+// notBeforeText is the one look-ahead that an automaton knows. In the compiled program a word boundary stands for it.
 const notBeforeText = `(?!\S)`
 
 // newAutomaton compiles an expression, unless it has what an automaton cannot have: other look-arounds,
@@ -96,8 +95,7 @@ func flatClasses(expr string) (string, error) {
 	return t.out.String(), nil
 }
 
-// isPlain tells whether an expression means the same to Go, its classes of characters aside, and has no
-// anchors.
+// isPlain tells whether an expression means the same to Go, its classes of characters aside, and has no anchors.
 func isPlain(expr string) bool {
 	depth := 0
 	for i := 0; i < len(expr); i++ {
@@ -187,8 +185,7 @@ func (a *automaton) classOf(r rune) uint8 {
 	return a.above[i].class
 }
 
-// builder finds the states of an automaton: each is the places in the program that may be next, the
-// likeliest first.
+// builder finds the states of an automaton: each is the places in the program that may be next, the likeliest first.
 type builder struct {
 	program *syntax.Prog
 	a       *automaton

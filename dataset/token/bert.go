@@ -6,8 +6,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// bertFile is the library's BertNormalizer. What is not said is on, but for accents, which go with
-// lowercase.
+// bertFile is the library's BertNormalizer. What is not said is on, but for accents, which go with lowercase.
 type bertFile struct {
 	CleanText *bool `json:"clean_text"`
 	Chinese   *bool `json:"handle_chinese_chars"`
@@ -66,8 +65,7 @@ func without(s, class string) string {
 	}, s)
 }
 
-// nmt drops control characters and makes spaces of blank and invisible ones, as SentencePiece's nmt rules
-// do.
+// nmt drops control characters and makes spaces of blank and invisible ones, as SentencePiece's nmt rules do.
 func nmt(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -28,8 +28,7 @@ type merged struct{ rank, id int32 }
 // spaceMark is what SentencePiece writes for a space.
 const spaceMark = "\u2581"
 
-// newBPE reads a model of byte-pair encoding, with merges or, as in tiktoken's files, with ranks
-// alone.
+// newBPE reads a model of byte-pair encoding, with merges or, as in tiktoken's files, with ranks alone.
 func newBPE(f *modelFile, byteLevel bool) (*bpe, error) {
 	m := &bpe{byteLevel: byteLevel, byteFallback: f.ByteFallback, fuseUnk: f.FuseUnk, unk: -1}
 	if f.UnkToken != nil {
@@ -204,9 +203,8 @@ func (m *bpe) appendUnk(word []int32, follows bool) []int32 {
 	return append(word, m.unk)
 }
 
-// startChars appends a symbol for each character, else its bytes, else the unknown token. A pending unknown
-// is written only when the next known character or the end comes, behind bytes in between: the library's
-// order.
+// startChars appends a symbol for each character, else its bytes, else the unknown token. A pending unknown is written
+// only when the next known character or the end comes, behind bytes in between: the library's order.
 func (m *bpe) startChars(word []int32, piece string) []int32 {
 	pending := false
 	for i, r := range piece {
@@ -236,8 +234,7 @@ func (m *bpe) startChars(word []int32, piece string) []int32 {
 	return word
 }
 
-// hasBytes tells whether all bytes of a character have a token, into which an unknown one can fall
-// back.
+// hasBytes tells whether all bytes of a character have a token, into which an unknown one can fall back.
 func (m *bpe) hasBytes(c string) bool {
 	for i := range len(c) {
 		if m.byteIDs[c[i]] < 0 {

@@ -189,8 +189,7 @@ func (r *rendering) role(i int) string {
 	return role
 }
 
-// render renders messages. The date is fixed unless it is set, because training data must not depend on the
-// day.
+// render renders messages. The date is fixed unless it is set, because training data must not depend on the day.
 func (r *rendering) render(messages []any, addGenerationPrompt bool) (jinja.Output, error) {
 	vars := jinja.NewMap()
 	for k, v := range r.vars {
@@ -292,12 +291,11 @@ func edited(text string, spans [][2]int, edits []dataset.Edit) (string, [][2]int
 // Fingerprint identifies the tokenizer, the template and the options.
 func (c *Chat) Fingerprint() string { return c.print }
 
-// EncodeChat returns the ids of a conversation and which of them the model is to learn: those of assistant
-// turns, through the token that stops them. A template with {% generation %} blocks says itself which text
-// that is. For any other, a turn begins where the prompt that asks for it ends, and ends behind the token
-// that stops it, which may be the one that the next message begins with. Where that shows only in what
-// follows, it is added behind the last turn. A template whose text of a turn cannot be told is an error that
-// names the message.
+// EncodeChat returns the ids of a conversation and which of them the model is to learn: those of assistant turns,
+// through the token that stops them. A template with {% generation %} blocks says itself which text that is.
+// For any other, a turn begins where the prompt that asks for it ends, and ends behind the token that stops it,
+// which may be the one that the next message begins with. Where that shows only in what follows, it is added behind the
+// last turn. A template whose text of a turn cannot be told is an error that names the message.
 func EncodeChat(tok *Tokenizer, tmpl *Template, messages []Message,
 	o ChatOptions) (ids []int32, lossMask []bool, err error) {
 	ids, lossMask, _, err = encodeChat(tok, tmpl, messages, o, nil)

@@ -63,8 +63,8 @@ func TestMasksGolden(t *testing.T) {
 const chatML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor " +
 	"%}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 
-// qwen3 writes an empty block of thoughts before the last answer only, so earlier turns look different once
-// others follow.
+// qwen3 writes an empty block of thoughts before the last answer only, so earlier turns look different
+// once others follow.
 const qwen3 = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and " +
 	"loop.last %}<think>\n\n</think>\n\n{% endif %}{{ m.content }}{% for c in m.tool_calls " +
 	"%}\n<tool_call>{{ c.name }}</tool_call>{% endfor %}<|im_end|>\n{% endfor %}{% if " +

@@ -149,8 +149,7 @@ func rawBytes(tok string) []byte {
 	return []byte(tok)
 }
 
-// decodeByteFallback joins runs of <0xHH> tokens into text; a run that is not UTF-8 becomes one U+FFFD a
-// byte.
+// decodeByteFallback joins runs of <0xHH> tokens into text; a run that is not UTF-8 becomes one U+FFFD a byte.
 func decodeByteFallback(parts []string) []string {
 	var out []string
 	var run []byte
@@ -174,8 +173,7 @@ func decodeByteFallback(parts []string) []string {
 	return out
 }
 
-// fallbackByte reads <0xHH>. A sign in front of one digit counts as a number for the library, so it does
-// here.
+// fallbackByte reads <0xHH>. A sign in front of one digit counts as a number for the library, so it does here.
 func fallbackByte(tok string) (byte, bool) {
 	if len(tok) != 6 || !strings.HasPrefix(tok, "<0x") || tok[5] != '>' {
 		return 0, false
@@ -188,8 +186,7 @@ func fallbackByte(tok string) (byte, bool) {
 	return byte(v), err == nil
 }
 
-// The printable alphabet of byte-level BPE: each byte is a character that is neither a control nor a space
-// (GPT-2).
+// The printable alphabet of byte-level BPE: each byte is a character that is neither a control nor a space (GPT-2).
 var (
 	byteToRune [256]rune
 	runeToByte [324]int16 // -1: not in the alphabet

@@ -57,10 +57,9 @@ func (n *tokenName) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// LoadDir reads tokenizer.json, tokenizer_config.json and chat_template.jinja of a Hugging Face model
-// directory. Only the first must exist, or else tekken.json, qwen.tiktoken, tokenizer.model, T5's
-// spiece.model or CLIP's vocab.json and merges.txt; a template in its own file wins over the one in the
-// config.
+// LoadDir reads tokenizer.json, tokenizer_config.json and chat_template.jinja of a Hugging Face model directory.
+// Only the first must exist, or else tekken.json, qwen.tiktoken, tokenizer.model, T5's spiece.model or CLIP's
+// vocab.json and merges.txt; a template in its own file wins over the one in the config.
 func LoadDir(dir string) (*Tokenizer, *Config, error) {
 	c := &Config{}
 	path := filepath.Join(dir, "tokenizer_config.json")
@@ -86,8 +85,8 @@ func LoadDir(dir string) (*Tokenizer, *Config, error) {
 }
 
 // readTemplates reads the chat templates that lie in files of their own, which win over those of the config:
-// chat_template.jinja, further ones by name in additional_chat_templates, and where there is no other the
-// processor's chat_template.json.
+// chat_template.jinja, further ones by name in additional_chat_templates, and where there is no other
+// the processor's chat_template.json.
 func (c *Config) readTemplates(dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

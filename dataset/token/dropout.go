@@ -2,10 +2,9 @@ package token
 
 import "hash/fnv"
 
-// joinDropout merges s.word as joinLong does, but leaves each merge out with a probability, until another
-// one was carried out: BPE dropout (Provilkov et al., arXiv:1910.13267), as the library has it. What is left
-// out is a function of the text alone, so that the data of a run can be repeated; the library draws anew
-// each time.
+// joinDropout merges s.word as joinLong does, but leaves each merge out with a probability, until another one was
+// carried out: BPE dropout (Provilkov et al., arXiv:1910.13267), as the library has it. What is left out is a function
+// of the text alone, so that the data of a run can be repeated; the library draws anew each time.
 func (m *bpe) joinDropout(s *scratch, out []int32) []int32 {
 	links, heap := s.links[:0], s.heap[:0]
 	for i, id := range s.word {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Masks of tokenizers that drop white space, or have no token for a word, are those of the Python library
-// (bench/golden/token_dropped.py).
+// Masks of tokenizers that drop white space, or have no token for a word, are those of the
+// Python library (bench/golden/token_dropped.py).
 func TestMasksOfDropped(t *testing.T) {
 	var g struct {
 		Template string      `json:"template"`

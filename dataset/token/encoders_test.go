@@ -144,8 +144,7 @@ func TestEncodersOfManyTexts(t *testing.T) {
 	e.hold(t)
 }
 
-// FuzzCLIP: whatever a vocabulary, its merges and its configuration hold, reading them ends, and what is
-// read encodes.
+// FuzzCLIP: whatever a vocabulary, its merges and its configuration hold, reading them ends, and what is read encodes.
 func FuzzCLIP(f *testing.F) {
 	f.Add(`{"a":0,"b</w>":1,"ab</w>":2,"<|startoftext|>":3,"<|endoftext|>":4}`, "#version: 0.2\na b</w>\n",
 		`{"tokenizer_class":"CLIPTokenizer","pad_token":"!"}`, "ab AB!")

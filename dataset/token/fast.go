@@ -175,8 +175,7 @@ func (f *FAST) Encode(chunk [][]float64) ([]int32, error) {
 // ErrChunk says that tokens are of no chunk of the shape that is wanted: a policy's answer may be so.
 var ErrChunk = errors.New("the tokens are of no chunk of this shape")
 
-// Decode gives the chunk [time width] of tokens. With ErrChunk it is zeros, as the published processor has
-// it.
+// Decode gives the chunk [time width] of tokens. With ErrChunk it is zeros, as the published processor has it.
 func (f *FAST) Decode(ids []int32, time, width int) ([][]float64, error) {
 	out := make([][]float64, time)
 	for t := range out {

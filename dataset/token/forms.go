@@ -113,8 +113,7 @@ func classOfMark(r rune) uint8 {
 	return norm.NFD.Properties(b[:utf8.EncodeRune(b[:], r)]).CCC()
 }
 
-// composed joins each starter with what follows it, unless something of the same or a higher class stands
-// between.
+// composed joins each starter with what follows it, unless something of the same or a higher class stands between.
 func composed(runes []rune) []rune {
 	out := runes[:0:0]
 	starter, last := -1, uint8(0)

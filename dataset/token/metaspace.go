@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// metaspace replaces spaces by a visible character, puts one in front where the scheme says so, and cuts
-// before each.
+// metaspace replaces spaces by a visible character, puts one in front where the scheme says so, and cuts before each.
 type metaspace struct {
 	mark   string
 	scheme string // "always", "first", "never"

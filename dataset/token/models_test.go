@@ -18,8 +18,8 @@ func goldenJSON[T any](t testing.TB, name string) (v T) {
 	return v
 }
 
-// TestModels: tokenizers of each kind and from each kind of file give the ids of sentencepiece, tiktoken and
-// tokenizers.
+// TestModels: tokenizers of each kind and from each kind of file give the ids of sentencepiece,
+// tiktoken and tokenizers.
 func TestModels(t *testing.T) {
 	text := goldenJSON[[]string](t, "text")
 	require.Greater(t, len(text), 200)

@@ -64,8 +64,7 @@ var namedChats = map[string]named{
 		standard: "你是书生·万象，英文名是InternVL，是由上海人工智能实验室、清华大学及多家合作单位联合开发的多模态大语言模型。"},
 }
 
-// TemplateNames lists the chat formats that go by a name, besides those that end in -hf: these are the
-// tokenizer's own.
+// TemplateNames lists the chat formats that go by a name, besides those that end in -hf: these are the tokenizer's own.
 func TemplateNames() []string { return slices.Sorted(maps.Keys(namedChats)) }
 
 // NamedTemplate writes a chat format as a Jinja template; it reports false for an unknown name. Images

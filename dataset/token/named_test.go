@@ -47,8 +47,7 @@ func TestNamedTemplates(t *testing.T) {
 	}
 }
 
-// TestNamedMedia: images and videos become the tokens that the tokenizer has; a role that no format knows
-// is an error.
+// TestNamedMedia: images and videos become the tokens that the tokenizer has; a role that no format knows is an error.
 func TestNamedMedia(t *testing.T) {
 	parts := Message{Raw: json.RawMessage(`{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}, {"type": "video"}]}`)}
 	for want, tokens := range map[string]someTokens{

@@ -18,8 +18,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/token/jinja"
 )
 
-// otherFiles are the files of models that come without a tokenizer.json, in the order in which they are
-// looked for.
+// otherFiles are the files of models that come without a tokenizer.json, in the order in which they are looked for.
 var otherFiles = []struct {
 	name string
 	read func(b []byte) (*file, error)
@@ -124,8 +123,8 @@ func (f *file) addTokens(dir string, c *Config) error {
 	return nil
 }
 
-// surround puts BOS and EOS around texts where the configuration says so; BOS where it says nothing, as
-// LlamaTokenizer does.
+// surround puts BOS and EOS around texts where the configuration says so; BOS where it says nothing,
+// as LlamaTokenizer does.
 func (f *file) surround(c *Config) error {
 	piece := func(name, usual string) (string, []int32) {
 		name = cmp.Or(name, usual)
@@ -357,8 +356,7 @@ func (f *file) more(dir string, c *Config) error {
 	return nil
 }
 
-// rank is the place of a token among the special ones: by name, a model's own with flags, those without,
-// extra ones.
+// rank is the place of a token among the special ones: by name, a model's own with flags, those without, extra ones.
 func (g givenToken) rank() int {
 	switch at := slices.Index(specialKeys, g.key); {
 	case at >= 0:

@@ -83,8 +83,8 @@ func (p *precompiled) normalizeLongest(s string) string {
 	return out.String()
 }
 
-// prefixes yields the lengths of the prefixes of a text that the table has, and what stands for them, the
-// shortest first.
+// prefixes yields the lengths of the prefixes of a text that the table has, and what stands for them,
+// the shortest first.
 func (p *precompiled) prefixes(s string, yield func(n int, text string) bool) {
 	unit, ok := p.unit(0)
 	if !ok {

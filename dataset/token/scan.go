@@ -14,8 +14,7 @@ func (s scanner) split(text string, first bool, yield func(string, bool)) {
 	}
 }
 
-// The regular expressions that have a scanner. A test compares each scanner with the expression run by an
-// engine.
+// The regular expressions that have a scanner. A test compares each scanner with the expression run by an engine.
 const (
 	regexLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	regexQwen2  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -151,8 +150,7 @@ func scanSpace(text string, from int, lines bool) int {
 	return last
 }
 
-// contraction returns the length of s, t, re, ve, m, ll or d at the start of rest. Folding takes U+017F for
-// s.
+// contraction returns the length of s, t, re, ve, m, ll or d at the start of rest. Folding takes U+017F for s.
 func contraction(rest string, fold bool) int {
 	if rest == "" {
 		return 0

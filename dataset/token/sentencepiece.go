@@ -226,8 +226,7 @@ func (m *sentencePiece) normalizer() func() (normalizer, error) {
 	}
 }
 
-// decoder writes the steps of decoding as tokenizer.json has them, so that both kinds of file share
-// one decoder.
+// decoder writes the steps of decoding as tokenizer.json has them, so that both kinds of file share one decoder.
 func (m *sentencePiece) decoder() json.RawMessage {
 	steps := `{"type":"Replace","pattern":{"String":"▁"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"}`
 	if m.dummyPrefix {

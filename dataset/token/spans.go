@@ -34,8 +34,7 @@ func (t *Tokenizer) encodeSpans(text string, spans [][2]int) ([]int32, []bool) {
 	return c.ids, mask
 }
 
-// spanCoder encodes and follows where each token lies in the normalized text, and where the bounds went
-// there.
+// spanCoder encodes and follows where each token lies in the normalized text, and where the bounds went there.
 type spanCoder struct {
 	t            *Tokenizer
 	s            *scratch
@@ -144,9 +143,8 @@ func (t *Tokenizer) metaspace() *metaspace {
 	return nil
 }
 
-// place emits the ids of a piece of size bytes. Tokens may hold more than the piece: what is over was
-// put in front (a prefix space). Where they hold less, because text was unknown or dropped, the last one
-// goes on to the end.
+// place emits the ids of a piece of size bytes. Tokens may hold more than the piece: what is over was put in front (a
+// prefix space). Where they hold less, because text was unknown or dropped, the last one goes on to the end.
 func (c *spanCoder) place(ids []int32, size int) {
 	over, end := -size, c.pos+size
 	for _, id := range ids {

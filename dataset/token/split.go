@@ -85,8 +85,7 @@ func parseOneSplit(typ string, raw json.RawMessage) ([]splitter, error) {
 	return nil, fmt.Errorf("not supported")
 }
 
-// byteLevelSplits are the steps of GPT-2: a space in front, then its own expression, each unless
-// the file turns it off.
+// byteLevelSplits are the steps of GPT-2: a space in front, then its own expression, each unless the file turns it off.
 func byteLevelSplits(f splitFile) (out []splitter) {
 	if f.AddPrefixSpace == nil || *f.AddPrefixSpace {
 		out = append(out, prefixSpace{})
@@ -106,8 +105,7 @@ func (prefixSpace) split(text string, first bool, yield func(string, bool)) {
 	yield(text, first)
 }
 
-// patternSplit cuts by an expression. Well-known expressions have scanners written for them, which
-// are much faster.
+// patternSplit cuts by an expression. Well-known expressions have scanners written for them, which are much faster.
 func (f *splitFile) patternSplit() ([]splitter, error) {
 	if f.Pattern.Regex != nil && f.Behavior == "Isolated" {
 		if scan, ok := knownScanners[*f.Pattern.Regex]; ok {

@@ -2,9 +2,8 @@ package token
 
 import "strings"
 
-// Stream decodes ids one at a time, for showing text while it is sampled. The texts it returns, joined, are
-// what Decode returns for all the ids together, except that a character is held back until all its bytes
-// have come.
+// Stream decodes ids one at a time, for showing text while it is sampled. The texts it returns, joined,
+// are what Decode returns for all the ids together, except that a character is held back until all its bytes have come.
 type Stream struct {
 	tok         *Tokenizer
 	skipSpecial bool

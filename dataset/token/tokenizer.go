@@ -1,11 +1,10 @@
 // Package token turns text into token ids and back, as Hugging Face's `tokenizer.json` prescribes, and
 // conversations into text by a model's chat template.
 //
-// Ids are those of the Python library `tokenizers` 0.23: the file is read as a chain of added-token
-// matching, normalizers, pre-tokenizers, a model (BPE, Unigram, WordPiece or WordLevel), a post-processor
-// and decoders. A part that is not known is an error that names it. Truncation and padding sections are
-// ignored: lengths are the packer's business. Classes of characters are those of that library too
-// (unicode.txt), not those of Go.
+// Ids are those of the Python library `tokenizers` 0.23: the file is read as a chain of added-token matching,
+// normalizers, pre-tokenizers, a model (BPE, Unigram, WordPiece or WordLevel), a post-processor and decoders.
+// A part that is not known is an error that names it. Truncation and padding sections are ignored: lengths are the
+// packer's business. Classes of characters are those of that library too (unicode.txt), not those of Go.
 //
 // Folders without a tokenizer.json are read by the files that models came with: SentencePiece's and
 // tiktoken's tokenizer.model, qwen.tiktoken and tekken.json; of text encoders T5's spiece.model and CLIP's
@@ -74,9 +73,8 @@ func Parse(b []byte) (*Tokenizer, error) {
 
 // Encode returns the ids of text. With addSpecial the post-processor's tokens (BOS and the like) are added,
 // as the Python library's encode does by default. Bytes that are not UTF-8 are read as U+FFFD, one for each
-// maximal invalid stretch. Text of any length is taken; work is O(n log n) in the length of the longest
-// piece. It panics with a *SlowError where a pattern of the tokenizer does not come to an end; see
-// TryEncode.
+// maximal invalid stretch. Text of any length is taken; work is O(n log n) in the length of the longest piece.
+// It panics with a *SlowError where a pattern of the tokenizer does not come to an end; see TryEncode.
 func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 	if !utf8.ValidString(text) {
 		text = lossyUTF8([]byte(text))
@@ -92,8 +90,8 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 	return out
 }
 
-// TryEncode is Encode, with an error for a text on which a pattern of the tokenizer does not come to an end:
-// a *SlowError.
+// TryEncode is Encode, with an error for a text on which a pattern of the tokenizer does not come to an
+// end: a *SlowError.
 func (t *Tokenizer) TryEncode(text string, addSpecial bool) (ids []int32, err error) {
 	defer notSlow(&err)
 	return t.Encode(text, addSpecial), nil

@@ -18,10 +18,9 @@ type TrainConfig struct {
 	MinCount  int      // pairs seen less often are not merged; 0 means 2
 }
 
-// Train learns a byte-level BPE tokenizer from texts and returns its tokenizer.json, cut into pieces as
-// Llama 3 does. The most frequent pair is merged first; among equals the one with the smaller left id, then
-// right id. The result depends on the texts and the config only. Memory grows with the number of distinct
-// pieces.
+// Train learns a byte-level BPE tokenizer from texts and returns its tokenizer.json, cut into pieces as Llama 3 does.
+// The most frequent pair is merged first; among equals the one with the smaller left id, then right id.
+// The result depends on the texts and the config only. Memory grows with the number of distinct pieces.
 func Train(cfg TrainConfig, texts iter.Seq[string]) ([]byte, error) {
 	room := cfg.VocabSize - 256 - len(cfg.Special)
 	if room < 0 || cfg.VocabSize > idMax {

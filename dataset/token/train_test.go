@@ -43,9 +43,8 @@ func TestTrainByHand(t *testing.T) {
 	require.NoError(t, err)
 	tok, err := Parse(b)
 	require.NoError(t, err)
-	// (a,b) comes 5 times; then (space,ab), (ab,ab), (space,c) and (c,d) twice each: the space (32) is the
-	// smallest left id, and c (99) a smaller right one than ab (256). With " c" (257) made, (space,ab) is
-	// still before (257,d).
+	// (a,b) comes 5 times; then (space,ab), (ab,ab), (space,c) and (c,d) twice each: the space (32) is the smallest
+	// left id, and c (99) a smaller right one than ab (256). With " c" (257) made, (space,ab) is still before (257,d).
 	require.Equal(t, []string{"ab", " c", " ab", " cd"}, []string{
 		tok.Decode([]int32{256}, false), tok.Decode([]int32{257}, false), tok.Decode([]int32{258}, false),
 		tok.Decode([]int32{259}, false)})

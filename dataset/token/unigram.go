@@ -23,8 +23,7 @@ type unigram struct {
 // unkPenalty is how much less likely an unknown character is than the least likely token.
 const unkPenalty = 10
 
-// newUnigram reads a unigram model. An unknown character gets a score below that of all pieces, as
-// in SentencePiece.
+// newUnigram reads a unigram model. An unknown character gets a score below that of all pieces, as in SentencePiece.
 func newUnigram(f *modelFile) (*unigram, error) {
 	m := &unigram{ids: f.Vocab, unk: -1, byteFallback: f.ByteFallback, unkScore: math.Inf(1), single: f.Single}
 	if f.UnkID != nil {

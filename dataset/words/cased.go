@@ -8,8 +8,8 @@ func cased(r rune) bool {
 		unicode.In(r, unicode.Other_Lowercase, unicode.Other_Uppercase)
 }
 
-// caseIgnorable is Unicode's property of the name, which looks past a character when it asks for the case of
-// its neighbours.
+// caseIgnorable is Unicode's property of the name, which looks past a character when it asks for the case
+// of its neighbours.
 func caseIgnorable(r rune) bool {
 	switch r {
 	case '\'', '.', ':', '·', '‘', '’', '․', '‧', '\u0387', '\u055f', '\u05f4', '\ufe13', '\ufe52', '\ufe55', '\uff07',

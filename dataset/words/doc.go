@@ -2,6 +2,6 @@
 // brings text into the form that its deduplication compares. Datatrove leaves both to spaCy's blank English
 // pipeline; english.json has that pipeline's rules, and bench/golden/words_spacy.py writes it.
 //
-// Python's view of text holds here: what is a space, a letter or the end of a line is what Python 3.11 says
-// (Unicode 14).
+// Python's view of text holds here: what is a space, a letter or the end of a line is what Python 3.11
+// says (Unicode 14).
 package words

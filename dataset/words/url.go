@@ -22,8 +22,7 @@ var (
 	urlBefore   = regexp.MustCompile(`^[\p{L}\p{N}_+\-.]{2,}://$`)
 )
 
-// urlByName is the pattern of addresses with a name. Its last part is of lower-case letters as spaCy has
-// them.
+// urlByName is the pattern of addresses with a name. Its last part is of lower-case letters as spaCy has them.
 var urlByName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)^` + urlProtocol + `(?:.+@)?` + urlHost + `[` + lowerRanges() + `]{2,63}` + urlEnd)
 })

@@ -49,8 +49,7 @@ func (c *channel) Send(ts []*tensor.Tensor, behind kernels.Event) error {
 	return c.c.Move(partsOf(ts), e.m)
 }
 
-// Receive implements kernels.Channel. Memory that was given back may still be used by calls that were issued
-// before.
+// Receive implements kernels.Channel. Memory that was given back may still be used by calls that were issued before.
 func (c *channel) Receive(ts []*tensor.Tensor) error {
 	e := c.d.Record().(*event)
 	defer runtime.KeepAlive(e)

@@ -222,8 +222,7 @@ func (q *Queue) Work(n int) uint64 {
 	return s.addr()
 }
 
-// Addr is where the elements of an operand lie; one that lies on the host is copied now. An absent
-// operand is at 0.
+// Addr is where the elements of an operand lie; one that lies on the host is copied now. An absent operand is at 0.
 func (q *Queue) Addr(t *tensor.Tensor) uint64 {
 	if t == nil {
 		return 0

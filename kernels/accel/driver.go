@@ -8,9 +8,8 @@ package accel
 
 import "github.com/lfactor/lfactor/kernels"
 
-// Driver is a device as its library offers it. Work is put into one sequence; the methods that do so
-// return at once, and fail only where the device or the library does. One goroutine at a time calls it,
-// but for Wait.
+// Driver is a device as its library offers it. Work is put into one sequence; the methods that do so return at once,
+// and fail only where the device or the library does. One goroutine at a time calls it, but for Wait.
 type Driver interface {
 	// Space names the kind of memory: addresses of one kind can be copied from device to device.
 	Space() string
@@ -74,7 +73,6 @@ type Mark uintptr
 // Program runs operations on a device.
 type Program interface {
 	// Issue puts the work of a call into the device's sequence. It returns false, and has done nothing,
-	// if the device does not have the operation for these operands. The call has been checked and has no
-	// epilogues.
+	// if the device does not have the operation for these operands. The call has been checked and has no epilogues.
 	Issue(q *Queue, c *kernels.Call) (bool, error)
 }

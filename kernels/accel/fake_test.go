@@ -14,9 +14,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// fake is a driver in plain Go. What is put into a sequence runs as soon as the marks that the sequence
-// awaits are reached, or, in a sequence that is late, when somebody waits for it: so a wait that is left out
-// shows.
+// fake is a driver in plain Go. What is put into a sequence runs as soon as the marks that the sequence awaits are
+// reached, or, in a sequence that is late, when somebody waits for it: so a wait that is left out shows.
 type fake struct {
 	mu       sync.Mutex
 	space    string

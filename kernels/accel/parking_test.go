@@ -16,8 +16,7 @@ func each(t *testing.T, tests map[string]func(b *bench)) {
 	}
 }
 
-// TestLandings: each thing that a copy to the device has to wait for before it uses memory again is late
-// once.
+// TestLandings: each thing that a copy to the device has to wait for before it uses memory again is late once.
 func TestLandings(t *testing.T) {
 	each(t, map[string]func(b *bench){
 		"a landing that calls still read": func(b *bench) {
@@ -259,8 +258,7 @@ func TestPlacesByHost(t *testing.T) {
 	})
 }
 
-// TestLandingSizes: a copy back lands in memory that another has left if that is as large, and at most
-// twice.
+// TestLandingSizes: a copy back lands in memory that another has left if that is as large, and at most twice.
 func TestLandingSizes(t *testing.T) {
 	for _, x := range []struct {
 		left, size int
@@ -314,8 +312,7 @@ func TestParkedMemory(t *testing.T) {
 	}
 }
 
-// TestParkedWhenFull: memory that copies away still read, and landings, are waited for before a device
-// counts as full.
+// TestParkedWhenFull: memory that copies away still read, and landings, are waited for before a device counts as full.
 func TestParkedWhenFull(t *testing.T) {
 	b := newBench(t)
 	const n = 20 << 20

@@ -82,8 +82,7 @@ func (r *ring) write(to uint64, src []byte) error {
 	return nil
 }
 
-// read copies to the host when all that was issued is done: one piece is under way while the one before
-// is copied out.
+// read copies to the host when all that was issued is done: one piece is under way while the one before is copied out.
 func (r *ring) read(dst []byte, from uint64) error {
 	type part struct {
 		pinned, dst []byte

@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
-// Clock is a driver that can tell when a mark was reached. Between, and Drop of a stamp, may be called by
-// any goroutine.
+// Clock is a driver that can tell when a mark was reached. Between, and Drop of a stamp, may be called
+// by any goroutine.
 type Clock interface {
 	// Stamp is a mark whose time can be told; what waits to be launched with others goes on waiting.
 	Stamp() (Mark, error)

@@ -7,11 +7,10 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Products of bfloat16 on AMX, or on vectors of pairs (AVX512_BF16): blocks of 32 by 32 in four tiles, 32
-// elements of the sum at a time. Both operands are packed in panels of 32 rows or columns, each as two
-// halves of 16 and those as tiles of 1 KiB along the sum; the left one is read in place where its layout
-// allows. A task keeps its block of the result, in float32 tiles, in second-level cache while it runs along
-// the sum.
+// Products of bfloat16 on AMX, or on vectors of pairs (AVX512_BF16): blocks of 32 by 32 in four tiles,
+// 32 elements of the sum at a time. Both operands are packed in panels of 32 rows or columns, each as two
+// halves of 16 and those as tiles of 1 KiB along the sum; the left one is read in place where its layout allows.
+// A task keeps its block of the result, in float32 tiles, in second-level cache while it runs along the sum.
 const (
 	amxSide  = 32
 	tileHalf = 512 // elements of a tile
@@ -20,8 +19,7 @@ const (
 	// part of the sum that is done at a time; bits do not depend on it, since all sums run in order
 	amxSum    = 512
 	amxPanels = 8 // panels that one task packs
-	// inPlaceMax is the longest row in bytes that is read in place: longer strides waste the first-level
-	// cache.
+	// inPlaceMax is the longest row in bytes that is read in place: longer strides waste the first-level cache.
 	inPlaceMax = 6 << 10
 	// pastCaches is the size in bytes from which on results are written past the caches.
 	pastCaches = 4 << 20
@@ -133,8 +131,7 @@ func (w *worker) amxWhole(p product) {
 	runtime.KeepAlive(g)
 }
 
-// amxGrid cuts the result into tasks of like size, at least a few for each thread and as many for one as for
-// another.
+// amxGrid cuts the result into tasks of like size, at least a few for each thread and as many for one as for another.
 func (b *Backend) amxGrid(m, n int, then bool) (rows, cols int) {
 	t := len(b.team.workers)
 	if then {
@@ -245,9 +242,8 @@ func (g *amxPlan) target(i, j int) uintptr {
 	}
 }
 
-// mode chooses how tiles are stored: added to float32, as float32, as bfloat16, or as bfloat16 past
-// the caches. The last is for results larger than these, which nobody reads before they would be
-// evicted.
+// mode chooses how tiles are stored: added to float32, as float32, as bfloat16, or as bfloat16 past the caches.
+// The last is for results larger than these, which nobody reads before they would be evicted.
 func (g *amxPlan) mode() int {
 	switch {
 	case g.r.v.d == tensor.F32 && g.r.acc:

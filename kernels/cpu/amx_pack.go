@@ -7,8 +7,7 @@ func floats(v []uint16) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(v))), cap(v)/2)
 }
 
-// amxRight packs n panels of 32 columns of the right operand, from j on: tiles of pairs along the sum by 16
-// columns.
+// amxRight packs n panels of 32 columns of the right operand, from j on: tiles of pairs along the sum by 16 columns.
 func (w *worker) amxRight(dst []uint16, panels int, y matrix, j, n, k int) {
 	ks := ceilDiv(k, amxSide)
 	if y.trans {
@@ -31,8 +30,7 @@ type evenRows struct {
 	ld int
 }
 
-// wholeRows is 16 rows from i of m, readable up to a multiple of 32: in place, or as a copy filled up with
-// zeros.
+// wholeRows is 16 rows from i of m, readable up to a multiple of 32: in place, or as a copy filled up with zeros.
 func (w *worker) wholeRows(x matrix, i, m, k int) evenRows {
 	if i+16 <= m && k%amxSide == 0 && x.ld%2 == 0 {
 		return evenRows{x.v.h[i*x.ld:], x.ld}
@@ -71,8 +69,7 @@ func (w *worker) pairRows(lo, hi []uint16, next, panels int, y matrix, j, n, p0,
 // turnRows is the rows that amxLeft interleaves at a time before it turns them.
 const turnRows = 256
 
-// amxLeft packs panels of 32 rows of the left operand, from i on: tiles of 16 rows by 32 elements along the
-// sum.
+// amxLeft packs panels of 32 rows of the left operand, from i on: tiles of 16 rows by 32 elements along the sum.
 func (w *worker) amxLeft(dst []uint16, panels int, x matrix, i, m, k int) {
 	ks := ceilDiv(k, amxSide)
 	defer w.arena.release(w.arena.mark())

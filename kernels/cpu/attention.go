@@ -330,8 +330,7 @@ func (w *worker) softCap(x, slope []float32, scale, most float32) {
 	w.k.scale(x, x, most)
 }
 
-// finishBlock divides by the sums and writes the block; a query that sees no key has sum 0, so that its lse
-// is -Inf.
+// finishBlock divides by the sums and writes the block; a query that sees no key has sum 0, so that its lse is -Inf.
 func (w *worker) finishBlock(s *attnState, j int, o rowsOf, lse []float32) {
 	t := s.t
 	head, from, n := s.part(t, j)

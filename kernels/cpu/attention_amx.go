@@ -39,8 +39,7 @@ type leftTiles struct {
 	stride, half, step, next int
 }
 
-// tileRows gives rows of r as a left operand: in place if whole tiles fit, else copied and filled up with
-// zeros.
+// tileRows gives rows of r as a left operand: in place if whole tiles fit, else copied and filled up with zeros.
 func (w *worker) tileRows(r rowsOf, rows int) leftTiles {
 	v, ld := r.v.h, r.ld
 	if rows%amxSide != 0 || r.width%amxSide != 0 {

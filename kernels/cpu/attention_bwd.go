@@ -52,9 +52,8 @@ func (g *gradWave) pass(k, n int) {
 	}
 }
 
-// attentionBwd sums over blocks of keys, heads and blocks of queries in that order, whatever the number of
-// threads. A task is a sequence and key head, or a block of keys of those that would leave some threads
-// without work.
+// attentionBwd sums over blocks of keys, heads and blocks of queries in that order, whatever the number of threads.
+// A task is a sequence and key head, or a block of keys of those that would leave some threads without work.
 func attentionBwd(b *Backend, c *kernels.Call) {
 	b.attendBwd(b.attn(c.In[1], c.In[2], c.In[3], c, 8), c)
 }
@@ -129,8 +128,7 @@ type gradState struct {
 }
 
 // attendBwd computes the gradients of one run of keys. Several such runs add to the same queries:
-// they pass them on in the order of the keys, so that the sums have the same bits whatever the
-// threads.
+// they pass them on in the order of the keys, so that the sums have the same bits whatever the threads.
 func (w *worker) attendBwd(a *attnGrad, t *gradTask) {
 	g := &gradState{attnGrad: a, t: t, dWide: w.k.wide(a.q), eWide: w.k.wide(a.v)}
 	if t.wave == nil {
@@ -296,8 +294,7 @@ func (w *worker) gradRows(g *gradState, head, from, n int) {
 	}
 }
 
-// cappedSlope sets x to the sigmoids s of scores under a soft cap, and slope to s - s²: a quarter of 1 -
-// tanh².
+// cappedSlope sets x to the sigmoids s of scores under a soft cap, and slope to s - s²: a quarter of 1 - tanh².
 func (w *worker) cappedSlope(x, slope []float32, a *attn) {
 	w.k.gate(x, x, 2*a.scale/a.cap, 0)
 	w.k.mul(slope, x, x)
@@ -305,8 +302,7 @@ func (w *worker) cappedSlope(x, slope []float32, a *attn) {
 	w.k.add(slope, slope, x)
 }
 
-// cappedGrad is the same for one row, at p, of scores under a soft cap: their gradient goes through its
-// slope.
+// cappedGrad is the same for one row, at p, of scores under a soft cap: their gradient goes through its slope.
 func (w *worker) cappedGrad(g *gradState, p, l, h int, lse, delta float32, slope []float32) {
 	x, y := g.p[p+l:p+h], g.dp[p+l:p+h]
 	w.k.softGrad(x, y, x, y, g.cappedScale(), (lse+g.cap)*log2e, delta, 4*g.scale)

@@ -91,8 +91,7 @@ func (l extents) seeing(i, c, d int) (i0, i1 int) {
 	return i0, i1
 }
 
-// byColumns calls f for columns [c0, c1), whole steps, and the tiles [i0, i1) that have some of each of
-// their steps.
+// byColumns calls f for columns [c0, c1), whole steps, and the tiles [i0, i1) that have some of each of their steps.
 func (l extents) byColumns(step int, f func(c0, c1, i0, i1 int)) {
 	end := l.end()
 	for c := 0; c < end; c += step {

@@ -1,8 +1,7 @@
 package cpu
 
-// Attention of few queries, as of a text that is drawn token by token: the queries of all heads that
-// share keys are the rows of one tile, which is as high as they are many. Sums are those of other
-// queries, in the same order.
+// Attention of few queries, as of a text that is drawn token by token: the queries of all heads that share keys are the
+// rows of one tile, which is as high as they are many. Sums are those of other queries, in the same order.
 
 // fewQueries tells whether the queries of a task are such.
 func (w *worker) fewQueries(a *attn, t *attnTask) bool {

@@ -65,8 +65,7 @@ func (m *attnMask) runs(l []extent, q, lo, hi int) []extent {
 	return l
 }
 
-// nearRuns appends the runs in [lo, hi) that are near enough, joined to those from first on where they
-// touch.
+// nearRuns appends the runs in [lo, hi) that are near enough, joined to those from first on where they touch.
 func (m *attnMask) nearRuns(l []extent, first, q, lo, hi int) []extent {
 	push := func(a, b int) {
 		if n := len(l); n > first && l[n-1].hi == a {
@@ -128,8 +127,7 @@ func (b *box) meets(o *box) (some, all bool) {
 	return some, all
 }
 
-// maskRows is what each query of a range sees of one block of keys, for all heads. Runs are counted from the
-// block.
+// maskRows is what each query of a range sees of one block of keys, for all heads. Runs are counted from the block.
 type maskRows struct {
 	from int
 	at   []int // where the runs of each query begin, and one more
@@ -164,8 +162,7 @@ func (r *maskRows) of(query int) []extent {
 	return r.runs[r.at[i]:r.at[i+1]]
 }
 
-// bounds are the least and greatest keys, counted from the sequence's first, that some of queries [i, j)
-// sees.
+// bounds are the least and greatest keys, counted from the sequence's first, that some of queries [i, j) sees.
 func (r *maskRows) bounds(i, j, k0 int) (lo, hi int) {
 	lo = math.MaxInt
 	for ; i < j; i++ {

@@ -37,9 +37,8 @@ func backward(c *kernels.Call) *kernels.Call {
 	return g
 }
 
-// TestUnseenBlocksAreSkipped: a NaN in keys and values that only some tiles see shows in no other tile's
-// result, which it would if the product with its exact zeros were computed at all; with one sequence cut for
-// any number of threads.
+// TestUnseenBlocksAreSkipped: a NaN in keys and values that only some tiles see shows in no other tile's result, which
+// it would if the product with its exact zeros were computed at all; with one sequence cut for any number of threads.
 func TestUnseenBlocksAreSkipped(t *testing.T) {
 	const n, h, d, bad = 6 * maskStep, 2, 32, 3*maskStep + 7
 	nan := func(t *tensor.Tensor, row int) {

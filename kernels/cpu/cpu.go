@@ -2,9 +2,8 @@
 // threads. The primitives are assembly for AVX-512 and AVX2, with AMX or AVX512_BF16 for products of
 // bfloat16, and plain Go elsewhere.
 //
-// Results have the same bits on every call and with any number of threads, for a given level of
-// instructions; levels agree with each other within kernels/kernelstest's tolerances. Subnormal float32
-// numbers may be taken as zero.
+// Results have the same bits on every call and with any number of threads, for a given level of instructions;
+// levels agree with each other within kernels/kernelstest's tolerances. Subnormal float32 numbers may be taken as zero.
 //
 //lfvet:files a kind of kernel a file, as methods of types that all kinds share
 package cpu
@@ -18,8 +17,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Backend runs one call at a time on a team of threads; Run may be called from several goroutines, which
-// take turns.
+// Backend runs one call at a time on a team of threads; Run may be called from several goroutines, which take turns.
 type Backend struct {
 	mu     sync.Mutex
 	k      *isa
@@ -28,9 +26,8 @@ type Backend struct {
 	kept   kept
 }
 
-// New returns a backend of that many threads; 0 stands for GOMAXPROCS. The environment variable LFACTOR_CPU,
-// one of Levels, lowers the level of instructions for tests; a level that this machine lacks panics. Close
-// frees the threads.
+// New returns a backend of that many threads; 0 stands for GOMAXPROCS. The environment variable LFACTOR_CPU, one of
+// Levels, lowers the level of instructions for tests; a level that this machine lacks panics. Close frees the threads.
 func New(threads int) *Backend {
 	k, err := detect()
 	if err != nil {
@@ -39,8 +36,7 @@ func New(threads int) *Backend {
 	return newBackend(k, threads)
 }
 
-// newBackend makes a backend with the given instructions; 0 threads or fewer mean as many as Go may
-// use.
+// newBackend makes a backend with the given instructions; 0 threads or fewer mean as many as Go may use.
 func newBackend(k *isa, threads int) *Backend {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)

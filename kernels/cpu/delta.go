@@ -84,8 +84,7 @@ type deltaRun struct {
 	since, left []float32 // decay from the chunk's start to a token, and from it to the chunk's end
 }
 
-// deltaRun makes the scratch for one head of the delta rule: chunks of deltaChunk rows and a state
-// of d by e.
+// deltaRun makes the scratch for one head of the delta rule: chunks of deltaChunk rows and a state of d by e.
 func (w *worker) deltaRun(d, e int) *deltaRun {
 	c := deltaChunk
 	row := func() []float32 { return make([]float32, c) }
@@ -130,8 +129,7 @@ func deltaOperands(c *kernels.Call, at int) deltaIn {
 	}
 }
 
-// loadDelta reads rows [from, to) of a value head, and makes all of the chunk that does not depend on the
-// state.
+// loadDelta reads rows [from, to) of a value head, and makes all of the chunk that does not depend on the state.
 func (w *worker) loadDelta(r *deltaRun, in *deltaIn, from, to, head int) {
 	r.n = to - from
 	key, scale := head*in.h/in.n, 1/math.Sqrt(float64(in.d))
@@ -229,8 +227,7 @@ func deltaRule(b *Backend, c *kernels.Call) {
 			for from := t.from; from < t.to; from += deltaChunk {
 				w.loadDelta(r, &in, from, min(from+deltaChunk, t.to), head)
 				w.writes(r)
-				// The output has two parts: what was written before this chunk, and what is written
-				// within it.
+				// The output has two parts: what was written before this chunk, and what is written within it.
 				w.mul(out, r.q, r.s, r.n, r.d, false)
 				w.fade(out, out, r.since[:r.n])
 				w.mul(out, r.p, r.written, r.n, r.n, true)
@@ -243,8 +240,7 @@ func deltaRule(b *Backend, c *kernels.Call) {
 	})
 }
 
-// deltaGates computes the gates of each head: g = -exp(decay)·softplus(a + bias) and beta =
-// sigmoid(b).
+// deltaGates computes the gates of each head: g = -exp(decay)·softplus(a + bias) and beta = sigmoid(b).
 func deltaGates(b *Backend, c *kernels.Call) {
 	a, x, decay, bias := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.In[2]), viewOf(c.In[3])
 	g, beta, n := c.Out[0].F32(), c.Out[1].F32(), c.In[2].Len()

@@ -72,9 +72,8 @@ func (r *rowsBy) at(w *worker, i int32) []float32 {
 	return r.row
 }
 
-// modulate is y = norm(x)·(c + scale) + shift, with scale and shift chosen per run of rows and c of
-// the attribute. The outputs present tell the norm: with mean and deviation, with deviation alone,
-// or none.
+// modulate is y = norm(x)·(c + scale) + shift, with scale and shift chosen per run of rows and c of the attribute.
+// The outputs present tell the norm: with mean and deviation, with deviation alone, or none.
 func modulate(b *Backend, c *kernels.Call) {
 	x, y, at, d := viewOf(c.In[0]), viewOf(c.Out[0]), runsOf(c.In[0], c.In[3].I32()), lastDim(c.In[0])
 	rstd, mean := optional(c.Out, 1), optional(c.Out, 2)

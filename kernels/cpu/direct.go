@@ -8,11 +8,10 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Convolutions that are multiplied where their inputs lie. A task copies the inputs of some rows of results
-// to its second-level cache, with zeros around them, and multiplies them there by packed weights: nothing is
-// gathered. Rows of a tile are three groups of neighbouring places, and the sum of a result runs over the
-// taps and their channels in order, in one register. So bits depend neither on threads nor on how results are
-// cut into tasks.
+// Convolutions that are multiplied where their inputs lie. A task copies the inputs of some rows of results to its
+// second-level cache, with zeros around them, and multiplies them there by packed weights: nothing is gathered.
+// Rows of a tile are three groups of neighbouring places, and the sum of a result runs over the taps and their channels
+// in order, in one register. So bits depend neither on threads nor on how results are cut into tasks.
 //
 // Where the processor multiplies pairs of bfloat16 twice as fast as float32s, two channels are multiplied at
 // a time; elsewhere bfloat16 is widened when it is copied.
@@ -448,8 +447,7 @@ func (t *directTask) block(w *worker) uintptr {
 	return block.address()
 }
 
-// directLine copies a line of the tensor, whose places lie apart from the first on, with zeros before and
-// behind it.
+// directLine copies a line of the tensor, whose places lie apart from the first on, with zeros before and behind it.
 func (w *worker) directLine(d *direct, block view, at, from, apart int) {
 	lo := max(0, -d.lo[2])
 	x := d.lo[2] + lo

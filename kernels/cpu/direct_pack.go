@@ -66,8 +66,8 @@ func (w *worker) outputPanel(dst []float32, v view, p, outs, each, taps int) {
 	}
 }
 
-// turnRows transposes rows of float32s from at on as they lie, ld apart, where there are 16 and all that is read
-// is there.
+// turnRows transposes rows of float32s from at on as they lie, ld apart, where there are 16 and all that is
+// read is there.
 func (w *worker) turnRows(dst []float32, v view, at, rows, ld, blocks int) bool {
 	if v.d != tensor.F32 || rows < 16 || at+15*ld+16*blocks > len(v.f) {
 		return false

@@ -71,8 +71,7 @@ var directShapes = []struct {
 // same is the axis of a convolution whose result is as long as its input.
 var same = kernels.Window{Stride: 1, Dilation: 1, Before: 1, After: 1}
 
-// TestSamplesAlone: a picture is convolved to the same bits, and so is its gradient, whatever others are with
-// it.
+// TestSamplesAlone: a picture is convolved to the same bits, and so is its gradient, whatever others are with it.
 func TestSamplesAlone(t *testing.T) {
 	const n = 17
 	for _, k := range tested() {

@@ -43,8 +43,7 @@ type sums struct {
 	pairs, raw bool
 	sum        func(*sumArgs)
 	mr, nr     int
-	// outputs: rows of places of a frame; channels of a panel and panels; words of a packed row and of a
-	// panel
+	// outputs: rows of places of a frame; channels of a panel and panels; words of a packed row and of a panel
 	down, width, outPanels, run, lefts int
 	a                                  []float32
 	// inputs: places of a row, rows of a frame, words of a row and of a panel
@@ -109,8 +108,7 @@ func (g *sums) rowsOfTaps() {
 	g.rows = len(g.kinds) * g.each
 }
 
-// kind is the remainder of the first row that a tap of the second axis meets, and how many periods come
-// before it.
+// kind is the remainder of the first row that a tap of the second axis meets, and how many periods come before it.
 func (g *sums) kind(tap int) (kind, at int) {
 	e := tap*g.win[1].Dilation - g.win[1].Before
 	kind = ((e % g.period) + g.period) % g.period

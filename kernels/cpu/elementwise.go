@@ -46,8 +46,7 @@ func (b *Backend) copyBytes(dst, src *tensor.Tensor) {
 	})
 }
 
-// sum adds its inputs, in their order. One input is a copy, and float64 is for a few statistics
-// only.
+// sum adds its inputs, in their order. One input is a copy, and float64 is for a few statistics only.
 func sum(b *Backend, c *kernels.Call) {
 	switch {
 	case len(c.In) == 1:
@@ -121,8 +120,7 @@ func scale(b *Backend, c *kernels.Call) {
 	})
 }
 
-// cast changes the type of all elements. Equal types are copied byte by byte, which keeps the bits
-// of NaNs.
+// cast changes the type of all elements. Equal types are copied byte by byte, which keeps the bits of NaNs.
 func cast(b *Backend, c *kernels.Call) {
 	x, y := c.In[0], c.Out[0]
 	switch {

@@ -277,8 +277,7 @@ func balanceLoss(_ *Backend, c *kernels.Call) {
 	c.Out[0].F32()[0] = float32(s * perPair(c, sums))
 }
 
-// balanceLossBwd is the gradient of the loss to the sums of probabilities, the counts of choices
-// being constants.
+// balanceLossBwd is the gradient of the loss to the sums of probabilities, the counts of choices being constants.
 func balanceLossBwd(_ *Backend, c *kernels.Call) {
 	sums, out := c.In[1].F32(), c.Out[0].F32()
 	e, by := len(sums)/2, float64(c.In[0].F32()[0])*perPair(c, sums)

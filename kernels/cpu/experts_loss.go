@@ -31,8 +31,7 @@ func sequences(cu []int32) (out []sequence) {
 	return out
 }
 
-// eachSequence gives f the counts and shares of every sequence, and the factor of their products in the
-// loss.
+// eachSequence gives f the counts and shares of every sequence, and the factor of their products in the loss.
 func (b *Backend) eachSequence(c *kernels.Call, logits []float32, e int, cu []int32,
 	f func(w *routing.Worker, i int, s sequence, n, p []float64, by float64)) int {
 	l := sequences(cu)
@@ -76,8 +75,7 @@ func balanceEachBwd(b *Backend, c *kernels.Call) {
 	})
 }
 
-// surplus is by how many tokens each expert has more than the mean, from which the bias of the
-// choice is adjusted.
+// surplus is by how many tokens each expert has more than the mean, from which the bias of the choice is adjusted.
 func surplus(_ *Backend, c *kernels.Call) {
 	idx, k, out := c.In[0].I32(), lastDim(c.In[0]), c.Out[0].F32()
 	from, to := counted(c, c.In[1].I32(), c.In[0].Rows())
@@ -113,8 +111,8 @@ func signStep(_ *Backend, c *kernels.Call) {
 	}
 }
 
-// zLoss is the mean of the squared logarithm of each token's softmax sum, which keeps logits from
-// growing (arXiv:2202.08906).
+// zLoss is the mean of the squared logarithm of each token's softmax sum, which keeps logits
+// from growing (arXiv:2202.08906).
 func zLoss(_ *Backend, c *kernels.Call) {
 	logits, e, cu, sum := c.In[0].F32(), lastDim(c.In[0]), c.In[1].I32(), 0.0
 	from, to := counted(c, cu, c.In[0].Rows())

@@ -39,8 +39,7 @@ const (
 	kcMax = 512
 	nbMax = 2048 // columns of b packed at a time
 	mbMax = 4096 // rows of a packed at a time
-	// Products smaller than this many multiplications run on the caller alone: sharing costs some
-	// microseconds.
+	// Products smaller than this many multiplications run on the caller alone: sharing costs some microseconds.
 	aloneMax = 1 << 20
 )
 
@@ -201,8 +200,7 @@ func (b *Backend) pack(x, y matrix, g *gemmPlan, i0, j0, p0, m, n, kc int, both,
 	})
 }
 
-// panels packs rows i0 and on of x, which has total rows, into n panels of the given width; missing rows
-// become 0.
+// panels packs rows i0 and on of x, which has total rows, into n panels of the given width; missing rows become 0.
 func (w *worker) panels(dst []float32, next, width, n int, x matrix, i0, total, p0, kc int) {
 	if x.trans {
 		w.panelsOfColumns(dst, next, width, n, x, i0, total, p0, kc)
@@ -402,8 +400,8 @@ func (x operand) group(i, mr int) operand {
 	return x
 }
 
-// columns is the right side of a product: element (p, j) at v[p*step+j] within groups of nr columns that are
-// next apart.
+// columns is the right side of a product: element (p, j) at v[p*step+j] within groups of nr columns that
+// are next apart.
 type columns struct {
 	v          []float32
 	step, next int
@@ -417,8 +415,7 @@ type columns struct {
 // and never holds up a stop of the world.
 const callMax = 4 << 20
 
-// product computes c[m,n] (+)= x·y over k on this worker. It reads whole groups of x and y, and writes m by
-// n elements.
+// product computes c[m,n] (+)= x·y over k on this worker. It reads whole groups of x and y, and writes m by n elements.
 func (w *worker) product(c []float32, ldc, m, n, k int, x operand, y columns, acc bool) {
 	a := 0
 	if acc {
@@ -459,8 +456,7 @@ func (w *worker) lastRows(c []float32, ldc, m, k int, x operand, y []float32, st
 	w.edge(c, ldc, m, w.k.nr, k, x, y, step, acc)
 }
 
-// tiles multiplies a column of tiles by a panel. Operands that lie by rows have a kernel that needs
-// no packing.
+// tiles multiplies a column of tiles by a panel. Operands that lie by rows have a kernel that needs no packing.
 func (w *worker) tiles(v []float32, x operand, y []float32, step int, c []float32, ldc, k, n, acc int) {
 	if x.row == 1 {
 		w.k.tile(v, x.step, x.next, y, step, c, ldc, w.k.mr*ldc, k, n, acc)

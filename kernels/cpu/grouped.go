@@ -20,9 +20,8 @@ var smallGroup = map[kernels.Op]struct{ floats, pairs int }{kernels.GroupedLinea
 // groupedWork is the multiplications that one task of small groups should have.
 const groupedWork = 1 << 21
 
-// wholeMax is the multiplications up to which a group's product is a task of one thread, which packs for
-// itself: threads that share one product wait for each other twice. Larger ones would leave threads idle at
-// the end.
+// wholeMax is the multiplications up to which a group's product is a task of one thread, which packs for itself:
+// threads that share one product wait for each other twice. Larger ones would leave threads idle at the end.
 const wholeMax = 32 << 20
 
 // part is a task: columns [from, to) of the result of group g, whose rows begin at at.
@@ -48,8 +47,7 @@ type grouped struct {
 	small             func(w *worker, p part)
 }
 
-// groups runs groups of many multiplications one after the other on all threads, and then the others as
-// tasks.
+// groups runs groups of many multiplications one after the other on all threads, and then the others as tasks.
 func (b *Backend) groups(c *kernels.Call, o grouped) {
 	off, most := c.In[2].I32(), smallGroup[c.Op].floats
 	if b.k.amx && c.In[0].DType == tensor.BF16 {
@@ -183,8 +181,7 @@ func groupedLinearDX(b *Backend, c *kernels.Call) {
 		}})
 }
 
-// groupedLinearDW is dw = dyᵀ·x, group by group, in float32. A group without rows has the gradient
-// 0.
+// groupedLinearDW is dw = dyᵀ·x, group by group, in float32. A group without rows has the gradient 0.
 func groupedLinearDW(b *Backend, c *kernels.Call) {
 	dy, x, dw := columnMajor(c.In[0]), columnMajor(c.In[1]), c.Out[0]
 	n, k := dw.Shape[1], dw.Shape[2]
@@ -220,8 +217,7 @@ func (m matrix) from(row int) matrix { m.v = m.v.from(row * m.ld); return m }
 
 func (r result) from(row int) result { r.v = r.v.from(row * r.ld); return r }
 
-// turned computes the transpose of columns [from, to): rows of y, where they lie, times the packed rows of
-// x.
+// turned computes the transpose of columns [from, to): rows of y, where they lie, times the packed rows of x.
 func (w *worker) turned(r result, x, y matrix, p part, k int) {
 	mr, nr := w.k.mr, w.k.nr
 	n, panels, kc := p.to-p.from, ceilDiv(p.m, nr), sumPart(k)

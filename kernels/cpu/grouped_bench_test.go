@@ -8,8 +8,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// BenchmarkGrouped multiplies groups of so many rows with 16 matrices of 1408 by 512, in one call and one
-// call a group.
+// BenchmarkGrouped multiplies groups of so many rows with 16 matrices of 1408 by 512, in one call and one call a group.
 func BenchmarkGrouped(b *testing.B) {
 	const g, n, k = 16, 1408, 512
 	be := New(1)

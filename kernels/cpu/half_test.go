@@ -20,8 +20,7 @@ func halfLevel(t *testing.T) *isa {
 	return nil
 }
 
-// GELU and its slope of every bfloat16 are exact but for one rounding to 8 bits, and a sixteenth of that for
-// the fits.
+// GELU and its slope of every bfloat16 are exact but for one rounding to 8 bits, and a sixteenth of that for the fits.
 func TestHalfGELU(t *testing.T) {
 	k := halfLevel(t)
 	x, y, dx, one := make([]uint16, 1<<16), make([]uint16, 1<<16), make([]uint16, 1<<16), make([]uint16, 1<<16)

@@ -110,8 +110,7 @@ func alongAxes(in, out grid, back bool, f func(a, in, out int) portions) (l [ker
 	return l
 }
 
-// resize scales images [n,h,w,c] along each axis in turn, each output being a weighted sum of
-// inputs.
+// resize scales images [n,h,w,c] along each axis in turn, each output being a weighted sum of inputs.
 func resize(b *Backend, c *kernels.Call) {
 	in, out := space(c.In[0]), space(c.Out[0])
 	b.weighted(c.Out[0], c.In[0], in, alongAxes(in, out, false, func(_, in, out int) portions {
@@ -242,9 +241,8 @@ func goLargerAt(best, v []float32, at []int32, p int32) {
 // poolColumns is the channels that a task of the gradient of a largest number goes through all windows with.
 const poolColumns = 64
 
-// poolBwd is the gradient of pool. For the largest it goes to where the largest was, which is
-// searched for again; a task has some channels of one sample, so that overlapping windows need no
-// lock.
+// poolBwd is the gradient of pool. For the largest it goes to where the largest was, which is searched for again;
+// a task has some channels of one sample, so that overlapping windows need no lock.
 func poolBwd(b *Backend, c *kernels.Call) {
 	in, out, win := space(c.Out[0]), space(c.In[0]), windowsIn(c.Attr, len(c.In[0].Shape)-2)
 	if c.Attr.I[0] != kernels.MaxPool {
@@ -357,8 +355,7 @@ func copyApart(dst, src []byte, n, step, size int) {
 	}
 }
 
-// elementsApart copies n elements that lie step apart, as plain bits, whatever number they stand
-// for.
+// elementsApart copies n elements that lie step apart, as plain bits, whatever number they stand for.
 func elementsApart[T uint16 | uint32](dst, src []byte, n, step int) {
 	y := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(dst))), n)
 	x := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(src))), (n-1)*step+1)

@@ -168,8 +168,7 @@ type indexCall struct {
 	n            int     // keys of a query at most
 }
 
-// indexCallOf reads the operands of the indexer's loss; the list of keys is absent where it is
-// taken over all keys.
+// indexCallOf reads the operands of the indexer's loss; the list of keys is absent where it is taken over all keys.
 func indexCallOf(in []*tensor.Tensor, at kernels.Attr) *indexCall {
 	x := &indexCall{indexer{in[0], in[1], in[2].F32(), float32(at.F[0])}, in[3], in[4], float32(at.F[1]),
 		in[5].I32(), in[6].F32(), nil, in[1].Shape[0]}

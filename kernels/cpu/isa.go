@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// isa is a level of instructions: the primitives that loops are made of. Vectors of one call have the length
-// of the first argument unless said otherwise. An output may be an input at the same place. Nothing keeps
-// its arguments.
+// isa is a level of instructions: the primitives that loops are made of. Vectors of one call have the length of the
+// first argument unless said otherwise. An output may be an input at the same place. Nothing keeps its arguments.
 //
 //lfvet:fields one field a kernel that a level of instructions has
 type isa struct {
 	name string
 	amx  bool // products of bfloat16 run on blocks of packed pairs, see amx.go
-	// blocks computes them; pairs multiplies pairs of bfloat16 in registers and gives the number of flops: n
-	// times some.
+	// blocks computes them; pairs multiplies pairs of bfloat16 in registers and gives the number of flops:
+	// n times some.
 	blocks func(args *amxArgs)
 	// rowBlocks is blocks for sums that begin and end in rows of float32: shorter where the sums are; nil if
 	// blocks is as good.
@@ -47,10 +46,9 @@ type isa struct {
 	// step). It may write up to 16 elements past the end of the last column.
 	transpose func(dst []float32, step int, src []float32, ld, blocks int)
 	// rowTimes adds a row times rows of w to c: c[j] += x[p]·w[j*ld+p] for j < lanes and p < lanes*blocks,
-	// one p after the other, each with the one rounding that tile has. rowTimesHalf is the same for pairs of
-	// bfloat16, two times lanes a block, in the order of blocks; nil at levels where it would not be faster
-	// than blocks. Both ask for what is needed next: with each block lanes lines of cache, farRow apart,
-	// from w[far+farBlock*i] on.
+	// one p after the other, each with the one rounding that tile has. rowTimesHalf is the same for pairs of bfloat16,
+	// two times lanes a block, in the order of blocks; nil at levels where it would not be faster than blocks.
+	// Both ask for what is needed next: with each block lanes lines of cache, farRow apart, from w[far+farBlock*i] on.
 	rowTimes     func(c, x, w []float32, ld, blocks, far, farRow, farBlock int)
 	rowTimesHalf func(c []float32, x, w []uint16, ld, blocks, far, farRow, farBlock int)
 	// spread cuts rows into panels: dst[q*next+p*width+i] = src[p*ld+q*width+i] for i < width. It may write
@@ -116,8 +114,7 @@ type isa struct {
 	softHalfPast func(y []uint16, x []float32, scale, top float32) (most, sum float32)
 	softGrad     func(p, ds, s, dp []float32, scale, lse, delta, factor float32)
 	softGradHalf func(p, ds []uint16, s, dp []float32, scale, lse, delta, factor float32)
-	// rope rotates pairs (i, i+r), ropePairs (2i, 2i+1), of heads of the given width; r is the length of
-	// cos.
+	// rope rotates pairs (i, i+r), ropePairs (2i, 2i+1), of heads of the given width; r is the length of cos.
 	rope, ropePairs func(y, x, cos, sin []float32, heads, width int, sign float32)
 
 	fromBF16, fromF16 func(y []float32, x []uint16)
@@ -125,16 +122,15 @@ type isa struct {
 	// nibbles is y = table[code] of codes of four bits, the first of a byte in its low half.
 	nibbles func(y []float32, codes []byte, table *[16]float32)
 
-	// half are primitives that read and write bfloat16; nil at levels that do not round to it in one
-	// instruction.
+	// half are primitives that read and write bfloat16; nil at levels that do not round to it in one instruction.
 	half *halves
 
 	adamW      func(p, m, v, g []float32, h *adamConst)
 	sgd        func(p, m, g []float32, h *sgdConst)
 	sumSquares func(x []float32) float64
 
-	// peak runs 12 chains of multiply-adds of 2*lanes flops n times, on the 16 numbers of x: the yardstick
-	// of benchmarks.
+	// peak runs 12 chains of multiply-adds of 2*lanes flops n times, on the 16 numbers of x:
+	// the yardstick of benchmarks.
 	peak  func(n int, x []float32)
 	lanes int // of a vector of float32s
 }

@@ -233,8 +233,7 @@ func goGate(y, x []float32, a, b float32) {
 	}
 }
 
-// phiC are the coefficients of Φ(-a)·e^(a²/2) in t = 1/(1 + 0.33·a/√2) for a >= 0, a fit with a relative
-// error of 1e-7.
+// phiC are the coefficients of Φ(-a)·e^(a²/2) in t = 1/(1 + 0.33·a/√2) for a >= 0, a fit with a relative error of 1e-7.
 var phiC = [8]float32{-0.06767154484987259, 0.23011320829391479, -0.1755657196044922, 0.20424160361289978,
 	0.02361480332911015, 0.10061056166887283, 0.09147819876670837, 0.0931788831949234}
 

@@ -34,8 +34,7 @@ type kept struct {
 	lowPanels map[panelAt]*lowPanels
 }
 
-// packedOf is what else is made of such an operand: where that lies, of which kind, and the numbers that
-// decide it.
+// packedOf is what else is made of such an operand: where that lies, of which kind, and the numbers that decide it.
 type packedOf struct {
 	w    unsafe.Pointer
 	kind byte

@@ -12,8 +12,8 @@ import (
 const (
 	ceRows = 2048
 	ceCols = kernels.LSEBlock
-	// cePad lengthens rows of a block: at a power of two all rows of a tile would share few sets of the
-	// first-level cache.
+	// cePad lengthens rows of a block: at a power of two all rows of a tile would share few sets of
+	// the first-level cache.
 	cePad = 2 * line
 	// ceBelow is how far exponentials in float16 lie above 1 at most, in powers of e; see linear_lse.
 	ceBelow = 8
@@ -44,9 +44,8 @@ type ceLoss struct {
 	cap      float32   // soft cap of the logits, 0 for none
 }
 
-// linearLSE computes for each row the logarithm of the sum of exponentials of its logits, and the
-// logit of its target. The logits exist for some rows at a time only, since all of them would be
-// the largest tensor of a step.
+// linearLSE computes for each row the logarithm of the sum of exponentials of its logits, and the logit of its target.
+// The logits exist for some rows at a time only, since all of them would be the largest tensor of a step.
 func linearLSE(b *Backend, c *kernels.Call) {
 	l := &ceLoss{x: c.In[0], w: c.In[1], target: c.In[2].I32(), first: c.Attr.I[0], lse: c.Out[0].F32(),
 		hit: c.Out[1].F32(), kept: numeratorsOf(c.Out[2:]), cap: float32(c.Attr.F[0])}
@@ -268,8 +267,7 @@ func linearCE(b *Backend, c *kernels.Call) {
 	g.noRows(t)
 }
 
-// lossAndGradients is linear_ce: rows of logits become a loss and gradients before the next ones are
-// computed.
+// lossAndGradients is linear_ce: rows of logits become a loss and gradients before the next ones are computed.
 func lossAndGradients(b *Backend, c *kernels.Call) {
 	x, w, target, weight, work := c.In[0], c.In[1], c.In[2].I32(), c.In[3].F32(), c.Out[1]
 	t, v, rows := x.Rows(), w.Shape[0], work.Shape[1]

@@ -207,8 +207,7 @@ func (b *Backend) lowFor(y matrix, g *gemmPlan, j0, p0, n, kc int) *lowPanels {
 	return l
 }
 
-// encode sets a panel to codes of the numbers in v, the first of row j of the operand and place p0 of the
-// sum.
+// encode sets a panel to codes of the numbers in v, the first of row j of the operand and place p0 of the sum.
 func (l *lowPanels) encode(raw []byte, v []float32, panel, nr int, g *gemmPlan, j, p0 int) {
 	all := g.k / codeGroup
 	for q := range l.groups {

@@ -186,8 +186,7 @@ func wholeFrom(f, rest func([]float32, []uint16)) func([]float32, []uint16) {
 	}
 }
 
-// wholeTo runs f on whole vectors of 8 and rest on what is left, where the instruction has no
-// masked form.
+// wholeTo runs f on whole vectors of 8 and rest on what is left, where the instruction has no masked form.
 func wholeTo(f, rest func([]uint16, []float32)) func([]uint16, []float32) {
 	return func(y []uint16, x []float32) {
 		n := len(y) &^ 7

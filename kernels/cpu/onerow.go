@@ -88,9 +88,8 @@ func (s *rowSum) group(j int) {
 	}
 }
 
-// rowPart is the bytes of each row that are read at a time while the same of what comes next is asked for,
-// and widenedMost the columns of half-width rows that are widened at a time: those of all rows stay in
-// first-level cache.
+// rowPart is the bytes of each row that are read at a time while the same of what comes next is asked for, and
+// widenedMost the columns of half-width rows that are widened at a time: those of all rows stay in first-level cache.
 const (
 	rowPart     = 2048
 	widenedMost = 256

@@ -11,9 +11,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestOneRow: a row of a product has the same bits alone, as when a text is drawn token by token, and among
-// others, as in training: at every level, in every dtype, with and without a bias, for sums and columns that
-// fill no vectors.
+// TestOneRow: a row of a product has the same bits alone, as when a text is drawn token by token, and among others,
+// as in training: at every level, in every dtype, with and without a bias, for sums and columns that fill no vectors.
 func TestOneRow(t *testing.T) {
 	for _, k := range levels() {
 		for _, d := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
@@ -49,9 +48,8 @@ func oneRowOf(t *testing.T, be *Backend, d tensor.DType, n, k int, bias bool) {
 	}
 }
 
-// TestFewRows: rows of a product have the same bits among few, whose tiles are as high as they are, and among
-// many: at every level, with packed columns that are kept and that are not, over sums of one part and of
-// several.
+// TestFewRows: rows of a product have the same bits among few, whose tiles are as high as they are, and among many:
+// at every level, with packed columns that are kept and that are not, over sums of one part and of several.
 func TestFewRows(t *testing.T) {
 	const rows = fewMost + 37
 	for _, k := range levels() {

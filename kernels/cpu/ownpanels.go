@@ -68,8 +68,7 @@ func (b *Backend) cuts(n, unit, most int) []int {
 	return l
 }
 
-// ownLeft packs rows i to end of the block's left operand, and multiplies them with all columns, nc at a
-// time.
+// ownLeft packs rows i to end of the block's left operand, and multiplies them with all columns, nc at a time.
 func (w *worker) ownLeft(g *gemmPlan, t *multiplied, i, end, nc int) {
 	m, mr := end-i, w.k.mr
 	v := w.arena.f32(ceilDiv(m, mr) * g.aNext)
@@ -80,8 +79,7 @@ func (w *worker) ownLeft(g *gemmPlan, t *multiplied, i, end, nc int) {
 	}
 }
 
-// ownRight packs columns j to end of the block's right operand, and multiplies them with all rows, mc at a
-// time.
+// ownRight packs columns j to end of the block's right operand, and multiplies them with all rows, mc at a time.
 func (w *worker) ownRight(g *gemmPlan, t *multiplied, j, end, mc int) {
 	n, nr := end-j, w.k.nr
 	v := w.arena.f32(ceilDiv(n, nr) * g.bNext)

@@ -9,9 +9,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// A product has the same bits whether tasks pack the left operand, the right one or share both, and on any
-// number of threads: with rows and columns that fill no tile, several parts of the sum, and a result that is
-// added to.
+// A product has the same bits whether tasks pack the left operand, the right one or share both, and on any number of
+// threads: with rows and columns that fill no tile, several parts of the sum, and a result that is added to.
 func TestOwnPanels(t *testing.T) {
 	seen := map[ownSide]bool{}
 	for _, k := range levels() {

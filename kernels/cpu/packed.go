@@ -37,8 +37,7 @@ func (f *fewBits) read(w *worker, dst []float32, i, p int) {
 	w.unpackRow(f.p, dst, f.raw[i*f.row:(i+1)*f.row], f.k, p)
 }
 
-// fewBitsOf is the call's packed matrix, of k columns, as an operand that is unpacked where it is packed into
-// panels.
+// fewBitsOf is the call's packed matrix, of k columns, as an operand that is unpacked where it is packed into panels.
 func fewBitsOf(c *kernels.Call, k int, trans bool) matrix {
 	w := c.In[1]
 	return matrix{v: view{d: tensor.F32}, ld: k, trans: trans,
@@ -107,8 +106,7 @@ func (b *Backend) tiled(c *kernels.Call, p product, step int, right func(at, col
 	}
 }
 
-// packedLinearDX is linearDX with columns of w that are unpacked tile by tile, so that each sum is of one
-// product.
+// packedLinearDX is linearDX with columns of w that are unpacked tile by tile, so that each sum is of one product.
 func packedLinearDX(b *Backend, c *kernels.Call) {
 	c = passed(c)
 	dy, w, dx := c.In[0], c.In[1], c.Out[0]
@@ -144,8 +142,7 @@ func (b *Backend) unpacked(c *kernels.Call, d tensor.DType, rows, cols [2]int, k
 	return t
 }
 
-// unpackRows sets rows of so many columns, from one on, to the numbers of those of raw, which take row bytes
-// each.
+// unpackRows sets rows of so many columns, from one on, to the numbers of those of raw, which take row bytes each.
 func (w *worker) unpackRows(p kernels.Packing, to view, width int, raw []byte, row, k, col int) {
 	defer w.arena.release(w.arena.mark())
 	buf := w.arena.f32(width)

@@ -60,8 +60,7 @@ func attentionMerge(b *Backend, c *kernels.Call) {
 	})
 }
 
-// mergeWeights is log(exp(a)+exp(b)), and the share that each of the two has; -Inf and no share where both
-// are -Inf.
+// mergeWeights is log(exp(a)+exp(b)), and the share that each of the two has; -Inf and no share where both are -Inf.
 func mergeWeights(a, b float32) (lse, fa, fb float32) {
 	top := max(a, b)
 	if math.IsInf(float64(top), -1) {

@@ -13,8 +13,7 @@ func init() {
 		kernels.OperandsForward), low(linearDX, kernels.OperandsDX), low(linearDW, kernels.OperandsDW)
 }
 
-// low is a product of operands that are rounded first, in the unit that multiplies those of the model's
-// type.
+// low is a product of operands that are rounded first, in the unit that multiplies those of the model's type.
 func low(product func(b *Backend, c *kernels.Call), operands int) func(b *Backend, c *kernels.Call) {
 	return func(b *Backend, c *kernels.Call) {
 		defer b.shared.release(b.shared.mark())
@@ -62,8 +61,7 @@ func (b *Backend) rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor {
 	return out
 }
 
-// roundTo writes a tensor, taken as the matrix of all its rows, to one of its shape in blocks that share a
-// scale.
+// roundTo writes a tensor, taken as the matrix of all its rows, to one of its shape in blocks that share a scale.
 func (b *Backend) roundTo(out, t *tensor.Tensor, g kernels.Grain) { b.roundPart(out, t, g, nil) }
 
 // roundPart is roundTo of a part of a matrix, from its beginning, whose greatest magnitude is given; nil is
@@ -206,8 +204,7 @@ func (w *worker) roundRuns(row []float32, width, first, broad int, all float32, 
 	w.k.roundEach(row, row, eachBy, eachBack, h)
 }
 
-// roundBlocks rounds blocks of rows, whose greatest magnitudes by column are given where they are more than
-// one.
+// roundBlocks rounds blocks of rows, whose greatest magnitudes by column are given where they are more than one.
 func (w *worker) roundBlocks(buf []float32, width, first, broad int, all float32, g kernels.Grain, h *roundConst,
 	places []float32) {
 	rows := len(buf) / width
@@ -229,8 +226,7 @@ func (w *worker) roundBlocks(buf []float32, width, first, broad int, all float32
 	}
 }
 
-// chance rounds numbers by chance, the first of which has a place in its matrix; chances does so with
-// factors of each.
+// chance rounds numbers by chance, the first of which has a place in its matrix; chances does so with factors of each.
 func (w *worker) chance(x []float32, by, back float32, place int, n kernels.Number) {
 	if n == kernels.E2M1 {
 		w.k.chance(x, x, by, back, place)

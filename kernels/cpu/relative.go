@@ -30,8 +30,7 @@ type attnBias struct {
 	first []int
 }
 
-// attnBias reads the table of biases, [distances, heads], and turns it so that each head's biases
-// lie together.
+// attnBias reads the table of biases, [distances, heads], and turns it so that each head's biases lie together.
 func (b *Backend) attnBias(t *tensor.Tensor) *attnBias {
 	r, h := t.Shape[0], t.Shape[1]
 	rows := b.shared.f32(r * h)

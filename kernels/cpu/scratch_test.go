@@ -8,8 +8,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Scratch that grows keeps one buffer for each thread and one for all, and closing a backend gives all of them
-// back.
+// Scratch that grows keeps one buffer for each thread and one for all, and closing a backend gives all of them back.
 func TestScratchFreed(t *testing.T) {
 	b := newBackend(levels()[0], 3)
 	pool := b.shared.pool

@@ -1,7 +1,7 @@
 package cpu
 
-// shareWork runs n tasks on the team, or on the caller alone if they are too small together. work is in
-// float32 multiplications.
+// shareWork runs n tasks on the team, or on the caller alone if they are too small together.
+// work is in float32 multiplications.
 func (b *Backend) shareWork(n, work int, f func(w *worker, i int)) {
 	if work < aloneMax {
 		w := b.team.workers[0]

@@ -90,8 +90,7 @@ func (w *worker) bounded(g, u []float32, most, slope float32) (x, v []float32) {
 	return x, v
 }
 
-// boundedGLUBwd is the gradient of the gated unit whose inputs are clamped; clamped inputs have
-// none.
+// boundedGLUBwd is the gradient of the gated unit whose inputs are clamped; clamped inputs have none.
 func boundedGLUBwd(b *Backend, c *kernels.Call) {
 	dy, g, u := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.In[2])
 	dg, du := viewOf(c.Out[0]), viewOf(c.Out[1])

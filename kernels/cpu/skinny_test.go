@@ -11,8 +11,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// thinSizes are rows, columns and length of sums: of adapters, with rests of tiles, sums in parts, rows a
-// few.
+// thinSizes are rows, columns and length of sums: of adapters, with rests of tiles, sums in parts, rows a few.
 var thinSizes = [][3]int{{1024, 16, 576}, {1031, 16, 1100}, {16, 1531, 1024}, {1536, 16, 1027}, {700, 5,
 	999},
 	{32, 4100, 64}}

@@ -19,8 +19,7 @@ func (g grid) places() int { return g[0] * g[1] * g[2] }
 // at is the coordinates of place i.
 func (g grid) at(i int) grid { return grid{i / (g[1] * g[2]), i / g[2] % g[1], i % g[2]} }
 
-// spaceOf writes one to three spatial axes as three, with leading ones, so that all kernels know
-// one form.
+// spaceOf writes one to three spatial axes as three, with leading ones, so that all kernels know one form.
 func spaceOf(shape []int) (g grid) {
 	g = grid{1, 1, 1}
 	copy(g[kernels.Space-len(shape):], shape)

@@ -2,9 +2,8 @@ package cpu
 
 import "github.com/lfactor/lfactor/kernels/tensor"
 
-// Convolutions in float32 whose gathered inputs are multiplied where they were gathered, instead of being
-// packed, and those of few channels, as pictures have: products with three columns would take longer than
-// the sums.
+// Convolutions in float32 whose gathered inputs are multiplied where they were gathered, instead of being packed,
+// and those of few channels, as pictures have: products with three columns would take longer than the sums.
 
 const (
 	fewWork     = 1 << 16 // elements of the gathered rows of a task, some of the second-level cache
@@ -91,9 +90,8 @@ func (b *Backend) placesTimes(s *convShape, products []float32, dy view, right m
 	b.multiplyDirectly(d, result{v: view{f: products}, ld: width})
 }
 
-// scatterDX sets dx of one sample after the other from rows of products. Those of outputs whose taps overlap
-// are added up apart, in the order of taps, since an addition to what was just stored in part would wait for
-// it.
+// scatterDX sets dx of one sample after the other from rows of products. Those of outputs whose taps overlap are added
+// up apart, in the order of taps, since an addition to what was just stored in part would wait for it.
 func (b *Backend) scatterDX(s *convShape, dy, w, dx *tensor.Tensor, bias []float32) {
 	width, rows := s.taps()*s.ch, s.out.places()
 	right := b.weightsOf(w, 0, s.outs, width, s.ch, s.taps(), all(s.taps()))
@@ -123,8 +121,8 @@ func (b *Backend) scatterDX(s *convShape, dy, w, dx *tensor.Tensor, bias []float
 	}
 }
 
-// scatterLine adds the products of all taps that meet one line of the input, in turns to as many sums as
-// outputs overlap.
+// scatterLine adds the products of all taps that meet one line of the input, in turns to as many sums
+// as outputs overlap.
 func (w *worker) scatterLine(s *convShape, sums, products []float32, i0, i1 int) {
 	width, run, t := s.taps()*s.ch, s.size[2]*s.ch, s.win[2]
 	line, apart := s.in[2]*s.ch, s.apart()

@@ -116,8 +116,7 @@ func (w *worker) centredRow(x view, row, c int, minus []float32) []float32 {
 	return z
 }
 
-// groupNorm is the norm over each sample's groups of channels, in two passes for the statistics and
-// one for the result.
+// groupNorm is the norm over each sample's groups of channels, in two passes for the statistics and one for the result.
 func groupNorm(b *Backend, c *kernels.Call) {
 	s, rstd, mean := mappedOf(c.In[0], c.Out[1]), c.Out[1].F32(), c.Out[2].F32()
 	b.moments(s, viewOf(c.In[0]), mean, rstd)
@@ -204,8 +203,7 @@ func (s mapped) perGroup(dst []float32, sums []float64, kinds int) {
 	}
 }
 
-// groupNormDX is the gradient of that norm to its input: dy scaled, less what the mean and the
-// deviation take back.
+// groupNormDX is the gradient of that norm to its input: dy scaled, less what the mean and the deviation take back.
 func groupNormDX(b *Backend, c *kernels.Call) {
 	dy, x, s, mean := viewOf(c.In[0]), viewOf(c.In[1]), mappedOf(c.In[1], c.In[3]), c.In[4].F32()
 	weight := b.vector(s, c.In[2])

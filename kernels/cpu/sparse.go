@@ -75,8 +75,7 @@ func (w *worker) rowDots(out, x []float32, r *headRows, rows []int32) {
 // sparseTile is how many queries a task takes.
 const sparseTile = 4
 
-// attentionSparse is attention to listed keys only. Heads that share their keys take a way that
-// gathers these once.
+// attentionSparse is attention to listed keys only. Heads that share their keys take a way that gathers these once.
 func attentionSparse(b *Backend, c *kernels.Call) {
 	q, k, v, o, lse := c.In[0], c.In[1], c.In[2], c.Out[0], c.Out[1].F32()
 	if b.k.shares(q.Shape[1], k.Shape[1]) {
@@ -139,8 +138,7 @@ func attentionSparseBwd(b *Backend, c *kernels.Call) {
 	})
 }
 
-// sparseGrads adds what head j of query a gives to the gradients of its keys and values, and computes the
-// query's own.
+// sparseGrads adds what head j of query a gives to the gradients of its keys and values, and computes the query's own.
 func (w *worker) sparseGrads(c *kernels.Call, a, j int, rows []int32, ks, vs *headRows, dk, dv headSums) {
 	dos, qs, os := w.headRows(c.In[0], j), w.headRows(c.In[1], j), w.headRows(c.In[4], j)
 	dy, x := dos.row(w, a), qs.row(w, a)
@@ -165,8 +163,7 @@ type headSums struct {
 	sums []float32 // nil where they are the tensor's
 }
 
-// sums is room for float32 sums over the rows of a head: the tensor itself if it is float32, else
-// scratch.
+// sums is room for float32 sums over the rows of a head: the tensor itself if it is float32, else scratch.
 func (w *worker) sums(t *tensor.Tensor, h int) headSums {
 	s := headSums{rowsOf: headOf(t, h)}
 	if t.DType != tensor.F32 {

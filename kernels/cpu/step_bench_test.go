@@ -19,8 +19,7 @@ const (
 	stepHeads, stepWidth, stepVocabulary = 8, 64, 32000
 )
 
-// stepRun is the list of calls of one training step, as a tape would issue them, with the time each
-// operation takes.
+// stepRun is the list of calls of one training step, as a tape would issue them, with the time each operation takes.
 type stepRun struct {
 	a     tensor.DType
 	calls []*kernels.Call

@@ -75,8 +75,8 @@ func subnormalCalls(a tensor.DType) (l []*kernels.Call) {
 	return l
 }
 
-// subnormal is the call with that share of its float32 and bfloat16 inputs, and of outputs that it adds to,
-// made subnormal.
+// subnormal is the call with that share of its float32 and bfloat16 inputs, and of outputs that it adds
+// to, made subnormal.
 func subnormal(c *kernels.Call, share float64) (*kernels.Call, ts) {
 	r := rand.New(rand.NewPCG(1, 2))
 	change := func(l ts) (out ts) {

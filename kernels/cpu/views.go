@@ -13,8 +13,7 @@ type view struct {
 	d tensor.DType
 }
 
-// viewOf gives typed access to an activation: float32, or 16 bits with their type. Other types are
-// a defect and panic.
+// viewOf gives typed access to an activation: float32, or 16 bits with their type. Other types are a defect and panic.
 func viewOf(t *tensor.Tensor) view {
 	switch t.DType {
 	case tensor.F32:

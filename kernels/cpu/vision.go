@@ -49,8 +49,7 @@ func layerNorm(b *Backend, c *kernels.Call) {
 	})
 }
 
-// layerNormDX is the gradient of the layer norm to its input: that of a norm of the centred row,
-// centred again.
+// layerNormDX is the gradient of the layer norm to its input: that of a norm of the centred row, centred again.
 func layerNormDX(b *Backend, c *kernels.Call) {
 	dy, x, dx, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(),
 		c.In[4].F32(), lastDim(c.In[0])
@@ -275,8 +274,7 @@ func mulColsDW(b *Backend, c *kernels.Call) {
 		})
 }
 
-// ropeAxes is ropeTable for positions of several coordinates; axis tells for each frequency which
-// coordinate it takes.
+// ropeAxes is ropeTable for positions of several coordinates; axis tells for each frequency which coordinate it takes.
 func ropeAxes(b *Backend, c *kernels.Call) {
 	pos, inv, axis, cos, sin := c.In[0].I32(), c.In[1].F32(), c.In[2].I32(), c.Out[0].F32(), c.Out[1].F32()
 	n, r := c.In[0].Shape[1], len(inv)
@@ -314,8 +312,7 @@ func turn(b *Backend, c *kernels.Call) {
 	})
 }
 
-// turnDW is the gradient to the angles, from the turned rows: a turned pair's derivative is the
-// pair at a right angle.
+// turnDW is the gradient to the angles, from the turned rows: a turned pair's derivative is the pair at a right angle.
 func turnDW(b *Backend, c *kernels.Call) {
 	dy, y, mark := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].I32()
 	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], c.Out[0].Len()

@@ -7,24 +7,21 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Winograd's F(m×m, 3×3) (arXiv:1509.09308) for kernels of 3 by 3 with stride 1, on float32s: m by m outputs
-// take (m+2)² products where 9·m² would be. With m of 2 the transforms' coefficients are 0, 1 and ½, and
-// errors are those of a few more roundings. With m of 4 they lose some digits of float32, about as many as
-// bfloat16 has, so that it serves bfloat16 alone: four times the rate of float32 is more than processors
-// without tiles give products of bfloat16.
+// Winograd's F(m×m, 3×3) (arXiv:1509.09308) for kernels of 3 by 3 with stride 1, on float32s: m by m outputs take
+// (m+2)² products where 9·m² would be. With m of 2 the transforms' coefficients are 0, 1 and ½, and errors are those of
+// a few more roundings. With m of 4 they lose some digits of float32, about as many as bfloat16 has, so that it serves
+// bfloat16 alone: four times the rate of float32 is more than processors without tiles give products of bfloat16.
 //
-// A chunk of rows of tiles is transformed, multiplied place by place, and transformed back, each for all
-// samples and frames, so that the weights are read once. Sums run over the taps of the first axis and the
-// channels in order, those of weights' gradients over tiles, chunk by chunk; chunks do not depend on
-// threads.
+// A chunk of rows of tiles is transformed, multiplied place by place, and transformed back, each for all samples
+// and frames, so that the weights are read once. Sums run over the taps of the first axis and the channels in order,
+// those of weights' gradients over tiles, chunk by chunk; chunks do not depend on threads.
 
 const (
 	winoLeast = 16      // channels on either side
 	winoRoom  = 4 << 20 // float32s of a chunk's transforms, of such weights, and of sums of their gradients
 	winoWhole = 2 << 20 // of the latter two, above which they are made in parts
-	// tiles of a picture below which weights may take longer to transform than is saved, of the small and of
-	// the large transforms: of one frame of one sample, so that no bit depends on how many are computed at
-	// once
+	// tiles of a picture below which weights may take longer to transform than is saved, of the small and of the large
+	// transforms: of one frame of one sample, so that no bit depends on how many are computed at once
 	winoTiles, winoTilesLarge = 9, 16
 )
 
@@ -132,8 +129,7 @@ type frameRun struct {
 	from  []int // frames that they meet at the first of these
 }
 
-// apart is a distance of rows of n float32s at which they do not fall into few sets of the first-level
-// cache.
+// apart is a distance of rows of n float32s at which they do not fall into few sets of the first-level cache.
 func apart(n int) int {
 	if n = roundUp(n, line); n*4%fewPlaces == 0 {
 		n += line

@@ -7,17 +7,15 @@ import (
 	"time"
 )
 
-// workerPool is a set of persistent workers. The goroutine that calls share works too; the others join when they
-// get a processor, so that a caller never waits for a thread that has not started: with more teams than
-// cores nothing stalls.
+// workerPool is a set of persistent workers. The goroutine that calls share works too; the others join when they get a
+// processor, so that a caller never waits for a thread that has not started: with more teams than cores nothing stalls.
 // In the words of the field: worker pool.
 type workerPool struct {
 	workers []*worker // workers[0] is the caller
 	next    atomic.Int64
 	n       int
 	f       func(w *worker, i int)
-	// state is the job's number, a closed bit and the count of workers inside, so that joining is one
-	// compare-and-swap.
+	// state is the job's number, a closed bit and the count of workers inside, so that joining is one compare-and-swap.
 	state  atomic.Uint64
 	waits  atomic.Bool // the caller sleeps on done
 	done   chan struct{}
@@ -127,8 +125,7 @@ func (t *workerPool) finish() {
 	}
 }
 
-// await waits until all workers have left the job, first by spinning, since most jobs end within
-// microseconds.
+// await waits until all workers have left the job, first by spinning, since most jobs end within microseconds.
 func (t *workerPool) await() {
 	for s := newSpin(waitTime()); s.more(); {
 		if t.state.Load()&insideMax == 0 {
@@ -146,8 +143,7 @@ func (t *workerPool) await() {
 	}
 }
 
-// work takes tasks one by one until none is left; the shared counter balances tasks of different
-// length.
+// work takes tasks one by one until none is left; the shared counter balances tasks of different length.
 func (t *workerPool) work(w *worker) {
 	for i := t.next.Add(1) - 1; i < int64(t.n); i = t.next.Add(1) - 1 {
 		t.f(w, int(i))

@@ -15,9 +15,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestPlantedBarriers: of the kernels that share memory among warps, each has other bits in some order of
-// threads where a barrier is left out: what the emulator holds of them would show a barrier that is
-// missing.
+// TestPlantedBarriers: of the kernels that share memory among warps, each has other bits in some order of threads where
+// a barrier is left out: what the emulator holds of them would show a barrier that is missing.
 func TestPlantedBarriers(t *testing.T) {
 	d, e := emulated(t, 0, strict)
 	b := kernelstest.Carried(t, d, tensor.NewPool("device", 0).In(d))
@@ -61,8 +60,8 @@ func TestPlantedBarriers(t *testing.T) {
 	}
 }
 
-// hoppers begins the names of products that Hopper's kernels are to take, whose first barrier is that of the
-// first stage.
+// hoppers begins the names of products that Hopper's kernels are to take, whose first barrier is that of
+// the first stage.
 const hoppers = "hopper_"
 
 // barrierOf is the barrier that is left out: the one behind which a tile or a sorted run is read.

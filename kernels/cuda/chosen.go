@@ -70,8 +70,7 @@ func OpenChosen(dir, file string, valid func(algorithm string) bool) (*Chosen, e
 	return c, nil
 }
 
-// read takes what the file has. Of two lines for a shape the first counts, so that processes that chose at
-// once agree.
+// read takes what the file has. Of two lines for a shape the first counts, so that processes that chose at once agree.
 func (c *Chosen) read() error {
 	text, err := os.ReadFile(c.file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -94,8 +93,7 @@ func (c *Chosen) read() error {
 	return nil
 }
 
-// algorithm is that of a shape: the one that was chosen before, or what choose gives, which is kept. None
-// is empty.
+// algorithm is that of a shape: the one that was chosen before, or what choose gives, which is kept. None is empty.
 func (c *Chosen) algorithm(device string, library int, shape string, choose func() (string, error)) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,8 +14,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// ProductsVariable names a libcublasLt in the environment; "none" leaves all products to the project's
-// own kernel.
+// ProductsVariable names a libcublasLt in the environment; "none" leaves all products to the project's own kernel.
 const ProductsVariable = "LFACTOR_LIBCUBLASLT"
 
 // Products is NVIDIA's library of products, cublasLt. It takes those that it has an algorithm for which

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// TimedVariable names, in the environment, how many of cublasLt's proposals for a shape are timed when it
-// comes first; the fastest is kept. Without it the library's own judgement is taken, which is the same in
-// every run.
+// TimedVariable names, in the environment, how many of cublasLt's proposals for a shape are timed when it comes first;
+// the fastest is kept. Without it the library's own judgement is taken, which is the same in every run.
 const TimedVariable = "LFACTOR_CUBLASLT_TIMED"
 
 // timedMost is how many proposals are timed at most, timedRuns how often each, behind one that warms up.
@@ -65,8 +64,7 @@ func (x *issue) fastest(e *engine, m matrices, all []result, p product, s shape)
 	return best, nil
 }
 
-// takes is the median of what an algorithm takes by the device's events; 0 for one that the library then
-// refuses.
+// takes is the median of what an algorithm takes by the device's events; 0 for one that the library then refuses.
 func (x *issue) takes(e *engine, c *chosenShape, at located) (time.Duration, error) {
 	if x.start(e, c, at, false) != nil {
 		return 0, nil // a device that failed says so at the next stamp

@@ -25,8 +25,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// emulated opens a device of an emulated driver; what it does not have is an error unless absent says
-// otherwise.
+// emulated opens a device of an emulated driver; what it does not have is an error unless absent says otherwise.
 func emulated(t testing.TB, index int, absent accel.Absent, flags ...string) (*accel.Device,
 	*emulate.Driver) {
 	t.Helper()
@@ -153,8 +152,7 @@ func TestOperations(t *testing.T) {
 // lenient lets operations without a kernel run by their definition.
 var lenient = accel.Absent{Open: func() (kernels.Backend, error) { return ref.New(), nil }}
 
-// TestConformanceOfLibrary: the same with products by the stand-in of cublasLt, which takes aligned
-// operands alone.
+// TestConformanceOfLibrary: the same with products by the stand-in of cublasLt, which takes aligned operands alone.
 func TestConformanceOfLibrary(t *testing.T) {
 	if !*long {
 		t.Skip("skipped: the whole suite with products by a library takes a minute; -long runs it")
@@ -307,8 +305,7 @@ func TestHostCannotRead(t *testing.T) {
 	require.Panics(t, func() { _ = *(*float32)(*(*unsafe.Pointer)(unsafe.Pointer(&at))) })
 }
 
-// TestLargeCopies: what is larger than all staging memory comes back as it was, also past a call that
-// changes it.
+// TestLargeCopies: what is larger than all staging memory comes back as it was, also past a call that changes it.
 func TestLargeCopies(t *testing.T) {
 	d, e := emulated(t, 0, strict)
 	e.Set(t, "jitter", 50, 0)

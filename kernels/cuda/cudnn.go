@@ -9,8 +9,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// AttentionVariable names a libcudnn in the environment; "none" leaves attention to the project's own
-// kernel.
+// AttentionVariable names a libcudnn in the environment; "none" leaves attention to the project's own kernel.
 const AttentionVariable = "LFACTOR_LIBCUDNN"
 
 // Versions by what their attention takes, which TestAttentionPlans tells: from 9.21 on they have the graph at

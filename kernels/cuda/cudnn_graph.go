@@ -168,8 +168,7 @@ func (g *graph) read(d uintptr, attribute, kind uintptr, n int, p unsafe.Pointer
 	return have
 }
 
-// matrix describes an operand of four dimensions; ragged is a descriptor of borders, in rows of rowSize
-// elements, or 0.
+// matrix describes an operand of four dimensions; ragged is a descriptor of borders, in rows of rowSize elements, or 0.
 func (g *graph) matrix(id int64, dtype int32, dims, strides [4]int64, ragged uintptr, rowSize int64) uintptr {
 	d := g.new(dnnTensor)
 	g.ints(d, tensorID, id)

@@ -26,9 +26,8 @@ const inOrder = " 14=4"
 // mostEngines is how many proposals of the library are looked at.
 const mostEngines = 16
 
-// plan builds the program that runs a shape on a device: with the engine that was kept, or, if none was
-// kept, with the first proposal of the library that gives the same bits each time. Without such an engine
-// it returns nil.
+// plan builds the program that runs a shape on a device: with the engine that was kept, or, if none was kept,
+// with the first proposal of the library that gives the same bits each time. Without such an engine it returns nil.
 func (l *Attentions) plan(s attentionShape, device func(g *graph) uintptr, kept string) (*plan, error) {
 	p := &plan{graph: graph{lib: l}, shape: s}
 	g := &p.graph

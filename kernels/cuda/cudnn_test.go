@@ -177,8 +177,8 @@ func TestNarrowBackward(t *testing.T) {
 	}
 }
 
-// TestAttentionByKernel: what the library is not asked for, and what it has no engine for, is done by the
-// project's kernel.
+// TestAttentionByKernel: what the library is not asked for, and what it has no engine for, is done by
+// the project's kernel.
 func TestAttentionByKernel(t *testing.T) {
 	d, e := attending(t, "")
 	capped := causal

@@ -166,8 +166,7 @@ func (d *device) Unpin(b []byte) {
 	})
 }
 
-// Copy implements accel.Driver. Addresses of all devices are in one space, and the driver knows whose
-// each is.
+// Copy implements accel.Driver. Addresses of all devices are in one space, and the driver knows whose each is.
 func (d *device) Copy(to, from uint64, n int) error {
 	if err := d.raise(); err != nil {
 		return err
@@ -200,8 +199,7 @@ func (d *device) Wait(m accel.Mark) error {
 
 // Drop implements accel.Driver.
 func (d *device) Drop(m accel.Mark) {
-	// a device that failed says so elsewhere
-	// a device that failed says so elsewhere
+	// a device that failed says so elsewhere a device that failed says so elsewhere
 	_ = d.do(func() error { return d.lib.call("cuEventDestroy", d.lib.endEvent, uintptr(m)) })
 }
 

@@ -54,8 +54,7 @@ func TestHardware(t *testing.T) {
 	visit(t, d)
 }
 
-// TestHardwareLibraries: the same with products and attention by NVIDIA's libraries, where the machine has
-// them.
+// TestHardwareLibraries: the same with products and attention by NVIDIA's libraries, where the machine has them.
 func TestHardwareLibraries(t *testing.T) {
 	l := driver(t)
 	products, err := FindProducts()
@@ -183,8 +182,7 @@ func timeCall(b *testing.B, dev *accel.Device, c *kernels.Call, rate string, wor
 	b.ReportMetric(work*float64(b.N)/b.Elapsed().Seconds()/1e9, rate)
 }
 
-// bench times a call whose operands have these shapes, the outputs last, and says what it moves or
-// computes a second.
+// bench times a call whose operands have these shapes, the outputs last, and says what it moves or computes a second.
 func bench(b *testing.B, name string, own bool, c kernels.Call, d tensor.DType, outs int, rate string,
 	work float64, shapes ...[]int) {
 	b.Run(name, func(b *testing.B) {

@@ -36,8 +36,7 @@ type Library struct {
 	parameters uintptr // 0 before CUDA 12.4
 }
 
-// symbols are the driver's functions that Library calls; the endings are of its stable interface since
-// CUDA 11.
+// symbols are the driver's functions that Library calls; the endings are of its stable interface since CUDA 11.
 func (l *Library) symbols() map[string]*uintptr {
 	return map[string]*uintptr{
 		"cuDeviceGetCount": &l.deviceCount, "cuDeviceGet": &l.deviceGet, "cuDeviceGetName": &l.deviceName,

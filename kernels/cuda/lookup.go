@@ -93,8 +93,7 @@ func find[L any](k lookup, load func(path string) (*L, error)) (l *L, unfit, err
 	return nil, unfit, nil
 }
 
-// describeLibrary says in a line what does a work: the library, as with tells, or without it the project's
-// own.
+// describeLibrary says in a line what does a work: the library, as with tells, or without it the project's own.
 func describeLibrary[L any](k lookup, load func(string) (*L, error), own string, with func(*L) string) string {
 	switch l, unfit, err := find(k, load); {
 	case err != nil:

@@ -170,8 +170,7 @@ func (l *Manager) describe(i Info) []string {
 	return lines
 }
 
-// health is what a device's faults are told from. Ranks on one device share it, so that each fault is told
-// once.
+// health is what a device's faults are told from. Ranks on one device share it, so that each fault is told once.
 type health struct {
 	lib    *Manager
 	info   Info

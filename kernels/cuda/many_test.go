@@ -13,9 +13,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestManyAtOnce: updates of many tensors, and their sums of squares, are a launch of each forty or
-// eighty of them, have the bits that each has by itself, and are launched before anything reads or writes
-// what they change.
+// TestManyAtOnce: updates of many tensors, and their sums of squares, are a launch of each forty or eighty of them,
+// have the bits that each has by itself, and are launched before anything reads or writes what they change.
 func TestManyAtOnce(t *testing.T) {
 	d, e := emulated(t, 0, strict)
 	pool := tensor.NewPool("device", 0).In(d)

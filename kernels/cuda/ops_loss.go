@@ -41,9 +41,8 @@ const (
 	lossBytes = 512 << 20
 	lossLeast = 256
 	lossMost  = 8192
-	// lossKept is what numerators of a group of chunks may take: gradients of activations and of weights are
-	// products of a group, since those of one chunk are too small to keep a device busy, and read and write
-	// all of dw.
+	// lossKept is what numerators of a group of chunks may take: gradients of activations and of weights are products
+	// of a group, since those of one chunk are too small to keep a device busy, and read and write all of dw.
 	lossKept = 2 << 30
 )
 
@@ -143,8 +142,8 @@ func (x *issue) nll(lse, hit uint64, target, weight *tensor.Tensor) {
 	x.launch("nll", single(256), lse, hit, weight, target, x.out(0), target.Len())
 }
 
-// backward carries chunks of rows back: dz of a chunk from numerators, and its products with weights and
-// with activations.
+// backward carries chunks of rows back: dz of a chunk from numerators, and its products with weights
+// and with activations.
 type backward struct {
 	lse, dz      uint64 // dz has rows as logits have
 	weight, seed *tensor.Tensor
@@ -168,8 +167,7 @@ func (x *issue) back(b losses, from, rows int, e numerators, g backward) {
 	}
 }
 
-// gradients are those of linear_ce_bwd, whichever are wanted. Numerators that were not kept are computed
-// again.
+// gradients are those of linear_ce_bwd, whichever are wanted. Numerators that were not kept are computed again.
 func (x *issue) gradients(dx, dw *tensor.Tensor) {
 	b := x.losses(x.in(0), x.in(1), x.in(2))
 	rows := min(b.t, b.group)

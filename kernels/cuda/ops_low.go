@@ -149,8 +149,7 @@ func (x *issue) warps(r *rounding) grid {
 	return grid{x: parts(32*r.bands*parts(r.width, max(broad, 32)), threads), threads: threads}
 }
 
-// greatest launches what finds the greatest magnitudes of blocks, and of matrices where scales follow from
-// those.
+// greatest launches what finds the greatest magnitudes of blocks, and of matrices where scales follow from those.
 func (x *issue) greatest(r *rounding) {
 	_, broad := r.sides()
 	g := x.warps(r)

@@ -128,8 +128,7 @@ func (x *issue) sum() {
 	}
 }
 
-// window copies len bytes of each of some rows between arrays of different row length, in the widest
-// words that fit.
+// window copies len bytes of each of some rows between arrays of different row length, in the widest words that fit.
 func (x *issue) window(from, to uint64, rows, n, fromRow, toRow int) {
 	w := 8
 	for (int(from)|int(to)|n|fromRow|toRow)%w != 0 {

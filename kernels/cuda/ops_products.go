@@ -110,9 +110,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 })
 
-// tiles is a grid for the m rows and n columns of a product with operands of a dtype, as products.cu has
-// it: a block has 64 of each, or 128 with 16-bit operands, and then three stages of 32 terms in shared
-// memory.
+// tiles is a grid for the m rows and n columns of a product with operands of a dtype, as products.cu has it:
+// a block has 64 of each, or 128 with 16-bit operands, and then three stages of 32 terms in shared memory.
 func tiles(d tensor.DType, m, n int) grid {
 	if d.Size() != 2 {
 		return grid{x: parts(m, 64), y: parts(n, 64), threads: 256}
@@ -145,13 +144,11 @@ func orNil(a any) any {
 	return a
 }
 
-// hopperColumns are the fewest columns of a product that Hopper's kernels take, whose tiles have 256 of
-// them. What decides is the shape of weights and not how many rows there are, so that the bits of a row do
-// not depend on others.
+// hopperColumns are the fewest columns of a product that Hopper's kernels take, whose tiles have 256 of them. What
+// decides is the shape of weights and not how many rows there are, so that the bits of a row do not depend on others.
 var hopperColumns = 128
 
-// hopper is the kernel of the device's own tensor cores for a product, and its grid; "" where they do not
-// have one.
+// hopper is the kernel of the device's own tensor cores for a product, and its grid; "" where they do not have one.
 func (x *issue) hopper(d tensor.DType, p product, grouped string) (string, grid) {
 	if x.d.info.Major != 9 || d.Size() != 2 || p.n < hopperColumns {
 		return "", grid{}
@@ -257,8 +254,7 @@ func (x *issue) heads(n, a, b, y int, p product) {
 	}
 }
 
-// Rows of a block of attention: its own, and those of the other side that it has at once; as
-// attention.cuh has them.
+// Rows of a block of attention: its own, and those of the other side that it has at once; as attention.cuh has them.
 const (
 	attnOwn     = 16
 	attnOther   = 32

@@ -58,8 +58,7 @@ func (x *issue) pick(name string, g grid, a sparse) {
 		a.lseOut, a.delta, a.t, a.s, a.h, a.g, a.d, a.e, a.n, x.c.Attr.F[0])
 }
 
-// pickers is a grid of blocks that have up to sixteen heads of a query, with so many numbers of shared
-// memory.
+// pickers is a grid of blocks that have up to sixteen heads of a query, with so many numbers of shared memory.
 func (x *issue) pickers(a sparse, shared int) grid {
 	g := grid{x: a.t, y: a.g, z: parts(a.h/max(a.g, 1), attnOwn), threads: attnThreads, shared: 4 * shared}
 	if g.shared > x.d.info.SharedMemory {

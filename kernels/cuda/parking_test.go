@@ -65,9 +65,8 @@ func park(t *testing.T, d *accel.Device) (right int) {
 	return right
 }
 
-// flow does the same without the host waiting for anything in between: copies back at once, places on the
-// host that are used again while a copy back reads them, and landings that calls which were issued still
-// read.
+// flow does the same without the host waiting for anything in between: copies back at once, places on the host that are
+// used again while a copy back reads them, and landings that calls which were issued still read.
 func flow(t *testing.T, d *accel.Device) (right int) {
 	p, host, make, fill := between(t, d)
 	other, kept, slow := make(p), make(host), make(p)

@@ -73,8 +73,7 @@ func (x *issue) work(n, size int) uint64 { return x.q.Work(n * size) }
 // accumulates tells whether Attr.I[i] asks for adding into the output.
 func (x *issue) accumulates(i int) bool { return x.c.Attr.I[i] == kernels.Accumulate }
 
-// launch starts a kernel with a struct of these fields: tensors and addresses, integers, truth values and
-// float64.
+// launch starts a kernel with a struct of these fields: tensors and addresses, integers, truth values and float64.
 func (x *issue) launch(name string, g grid, args ...any) {
 	if x.err != nil || g.x == 0 {
 		return

@@ -23,8 +23,8 @@ const injection = "NVTX_INJECTION64_PATH"
 var rangesLibrary = lookup{variable: RangesVariable, names: []string{"libnvtx3interop.so.1", "libnvToolsExt.so.1"},
 	wheels: []string{"cu13/lib", "nvtx/lib"}, pip: "nvidia-nvtx"}
 
-// Ranges are names that NVIDIA's tools (Nsight Systems, ncu --nvtx) show beside the kernels that were launched
-// within them.
+// Ranges are names that NVIDIA's tools (Nsight Systems, ncu --nvtx) show beside the kernels that were
+// launched within them.
 type Ranges struct {
 	// Path is where the library was found.
 	Path      string

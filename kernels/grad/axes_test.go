@@ -21,8 +21,7 @@ var axes = []grad.MeshAxis{
 	{Name: "ep", Size: 2, Fold: 1}, // no dense value is placed on it
 }
 
-// TestAxes holds every pair and every triple of mesh axes, under the policies that communicate, to one
-// device.
+// TestAxes holds every pair and every triple of mesh axes, under the policies that communicate, to one device.
 func TestAxes(t *testing.T) {
 	base := newWorld(t, small, small.stage(grad.Options{}, 0, 2))
 	loss, want := base.step([]int{0, 2}, grad.Options{})

@@ -8,8 +8,7 @@ import (
 // Choice is what becomes, between forward and backward, of a tensor that the backward needs.
 type Choice uint8
 
-// The policies of the options decide, or the tensor stays on the device, goes to host memory, or is computed
-// again.
+// The policies of the options decide, or the tensor stays on the device, goes to host memory, or is computed again.
 const (
 	ByPolicy Choice = iota
 	Keep

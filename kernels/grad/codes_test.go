@@ -9,9 +9,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestLowDispatch: rows that go to experts in eight bits are those that products round, and their gradients
-// those of rows that stay as they are; between members they are bytes and a scale a block, and gradients
-// what they were.
+// TestLowDispatch: rows that go to experts in eight bits are those that products round, and their gradients those of
+// rows that stay as they are; between members they are bytes and a scale a block, and gradients what they were.
 func TestLowDispatch(t *testing.T) {
 	const k = 200
 	p, err := kernels.PrecisionOf("block")
@@ -57,8 +56,7 @@ func TestLowDispatch(t *testing.T) {
 	to, back := bytes(0)
 	low, lowBack := bytes(p)
 	require.Equal(t, back, lowBack)
-	// of two dispatches, of rows and of the gradient of what comes back, the first has 208 bytes a row and
-	// not 400
+	// of two dispatches, of rows and of the gradient of what comes back, the first has 208 bytes a row and not 400
 	require.InDelta(t, float64(to)/2*(1+208./400), float64(low), 100)
 }
 

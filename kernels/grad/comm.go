@@ -30,8 +30,7 @@ func release(parts []Bundle) {
 	}
 }
 
-// split makes the part of a communication for each member of its group; the caller owns one reference to
-// each.
+// split makes the part of a communication for each member of its group; the caller owns one reference to each.
 func (r *Runner) split(f *Frame, n *Node) []Bundle {
 	switch n.Op.Role {
 	case dispatch:
@@ -97,8 +96,7 @@ func (r *Runner) trim(parts []*tensor.Tensor, axis, n int) {
 	}
 }
 
-// joined is the shape of what a change of placement gives: the rows of a ragged value are those of the
-// parts.
+// joined is the shape of what a change of placement gives: the rows of a ragged value are those of the parts.
 func joined(n *Node, parts []*tensor.Tensor) []int {
 	out := n.Out[0]
 	if !out.Ragged {

@@ -128,9 +128,8 @@ func TestCombinations(t *testing.T) {
 	}
 }
 
-// TestContextShares: every rank computes its share of each operation, attention among them, and nothing
-// that others do. A zigzag is balanced; one run of a causal sequence a rank leaves the last of n ranks
-// 2-1/n times the mean.
+// TestContextShares: every rank computes its share of each operation, attention among them, and nothing that others do.
+// A zigzag is balanced; one run of a causal sequence a rank leaves the last of n ranks 2-1/n times the mean.
 func TestContextShares(t *testing.T) {
 	c := small
 	c.one, c.tokens = true, 48
@@ -209,8 +208,7 @@ func TestBordersOnce(t *testing.T) {
 	}
 }
 
-// TestRingTravels: the rotation of what the next turn needs is issued before a turn's attention and awaited
-// behind it.
+// TestRingTravels: the rotation of what the next turn needs is issued before a turn's attention and awaited behind it.
 func TestRingTravels(t *testing.T) {
 	c := small
 	c.tokens = 24

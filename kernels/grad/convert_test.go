@@ -191,9 +191,8 @@ func TestOuterAxisWaits(t *testing.T) {
 	require.Equal(t, []int{1}, y.Node.In[0].Node.Axes)
 }
 
-// TestEveryWayEnds: from every placement to every other one that has no terms to sum the changes end, at
-// what was wanted, also where an axis that exchanges rows for heads lies within one that cuts heads though
-// it comes before it.
+// TestEveryWayEnds: from every placement to every other one that has no terms to sum the changes end, at what was
+// wanted, also where an axis that exchanges rows for heads lies within one that cuts heads though it comes before it.
 func TestEveryWayEnds(t *testing.T) {
 	for _, mesh := range [][]MeshAxis{{{Name: "ulysses", Size: 2, Context: true, Exchange: true}, {Name: "tp", Size: 2}},
 		{{Name: "dp", Size: 2}, {Name: "cp", Size: 2, Context: true}, {Name: "tp", Size: 2}}} {

@@ -75,9 +75,8 @@ func TestCostsOfFewBits(t *testing.T) {
 	require.Len(t, of, 5)
 }
 
-// TestCostsOfDevice: a device is asked for the time of every call that is bound by arithmetic, with its
-// products or its tiles of attention, and for no other; what it says is in the cost beside the operations
-// that are done.
+// TestCostsOfDevice: a device is asked for the time of every call that is bound by arithmetic, with its products or its
+// tiles of attention, and for no other; what it says is in the cost beside the operations that are done.
 // Attention whose scores go through memory is products one after the other: two in the forward, four in the
 // backward, which does those of the forward once more where the scores are not kept.
 func TestCostsOfDevice(t *testing.T) {

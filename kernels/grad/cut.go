@@ -183,9 +183,8 @@ func (c *cutter) end() []Segment {
 	return c.segs
 }
 
-// delayWeights lets weight gradients that are due before a communication of input gradients run behind it
-// instead, so that it has something to hide behind. They stay in their order, and input gradients never
-// depend on them.
+// delayWeights lets weight gradients that are due before a communication of input gradients run behind it instead,
+// so that it has something to hide behind. They stay in their order, and input gradients never depend on them.
 func (t *Tape) delayWeights(ns []*Node) (out []*Node) {
 	if !t.Overlap {
 		return ns

@@ -9,9 +9,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 )
 
-// apart is how many segments lie between the issue of each communication of a phase and the segment that
-// awaits it, by the name of its operation; 0 is none. It checks that each is awaited once, by a later
-// segment.
+// apart is how many segments lie between the issue of each communication of a phase and the segment that awaits it,
+// by the name of its operation; 0 is none. It checks that each is awaited once, by a later segment.
 func apart(t *testing.T, segs []grad.Segment) map[string][]int {
 	out, seen := map[string][]int{}, map[grad.Issued]bool{}
 	for i, s := range segs {

@@ -84,8 +84,7 @@ func raggedData(dp int, group func(r *rand.Rand, dp int) int) map[string]*tensor
 	return out
 }
 
-// runRagged gives loss and logical gradients summed over the replicas of a mesh, whose ranks carry on in
-// lock step.
+// runRagged gives loss and logical gradients summed over the replicas of a mesh, whose ranks carry on in lock step.
 func runRagged(t *testing.T, o grad.Options, replicas int, full map[string]*tensor.Tensor,
 	group func(*rand.Rand, int) int) (float64, map[string][]float64) {
 	tr := raggedStage(o)

@@ -1,13 +1,11 @@
-// Package grad is the tape: a stage's forward is recorded once per shape and becomes a list of segments to
-// run.
+// Package grad is the tape: a stage's forward is recorded once per shape and becomes a list of segments to run.
 //
 // # What it is
 //
-// Model code (stages/block) calls methods of a [Tape] on symbolic values. [Tape.Finish] differentiates
-// what was recorded, places communications, applies the policies for memory, and lowers all of it to a
-// [Trace]: for each of the phases F, B, I and W a list of [Segment], cut at every communication. A trace
-// is a plain value, the same on every rank of a group; a [Frame] is one microbatch's record over it, and a
-// [Runner] runs a frame's segments on a backend.
+// Model code (stages/block) calls methods of a [Tape] on symbolic values. [Tape.Finish] differentiates what was
+// recorded, places communications, applies the policies for memory, and lowers all of it to a [Trace]: for each of the
+// phases F, B, I and W a list of [Segment], cut at every communication. A trace is a plain value, the same on every
+// rank of a group; a [Frame] is one microbatch's record over it, and a [Runner] runs a frame's segments on a backend.
 //
 // # How a recording becomes a trace
 //

@@ -115,9 +115,8 @@ func TestDispatchedRows(t *testing.T) {
 	require.Equal(t, 2, found)
 }
 
-// TestChoose: what a name says of a tensor comes before the policies. A tensor that stays under full
-// recompute is held behind the forward, and one that is moved or computed again is not, with other shapes of
-// it.
+// TestChoose: what a name says of a tensor comes before the policies. A tensor that stays under full recompute is held
+// behind the forward, and one that is moved or computed again is not, with other shapes of it.
 func TestChoose(t *testing.T) {
 	held := func(o grad.Options, name string, c grad.Choice) int64 {
 		if name != "" {

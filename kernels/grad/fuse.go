@@ -187,8 +187,7 @@ func source(v *Value) *Value {
 	return v
 }
 
-// epilogues puts the node's into the call. It returns the views it took: of the product in shapes that come
-// later.
+// epilogues puts the node's into the call. It returns the views it took: of the product in shapes that come later.
 func (r *Runner) epilogues(f *Frame, n *Node, c *kernels.Call) (views []*tensor.Tensor) {
 	c.Then, c.Passing = c.Then[:0], n.Passing && r.Seen == nil
 	for _, e := range n.Then {

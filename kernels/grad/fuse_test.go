@@ -49,9 +49,8 @@ func TestThinProductsJoin(t *testing.T) {
 		with)
 }
 
-// TestPartsAreNoEpilogue: a product that is taken in parts, as ranks in whose place one is would take it, is
-// no epilogue of the product before it, also where both are as wide and a bias leaves none of its operands
-// out.
+// TestPartsAreNoEpilogue: a product that is taken in parts, as ranks in whose place one is would take it,
+// is no epilogue of the product before it, also where both are as wide and a bias leaves none of its operands out.
 func TestPartsAreNoEpilogue(t *testing.T) {
 	tp := NewTape(Options{DType: tensor.F32, Sums: map[string]int{TP: 2}})
 	tp.Block(0, func() {

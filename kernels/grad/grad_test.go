@@ -187,8 +187,7 @@ func newWorld(t *testing.T, c mini, tr *grad.Trace) *world {
 	return w
 }
 
-// share is whether the rank at pos counts a token's loss: each member of the data axes counts its part of
-// them.
+// share is whether the rank at pos counts a token's loss: each member of the data axes counts its part of them.
 func (w *world) share(pos []int, token int) bool {
 	var axes []int
 	for m, a := range w.o.Mesh {
@@ -413,8 +412,7 @@ func (w *world) gradients(cuts []int, o grad.Options) map[string][]float64 {
 	return out
 }
 
-// add puts a rank's share of the gradient of p into g. Copies on axes over which it is replicated count
-// once.
+// add puts a rank's share of the gradient of p into g. Copies on axes over which it is replicated count once.
 func (w *world) add(g []float64, p *grad.Param, got *tensor.Tensor, pos []int) {
 	zero := w.o.ZeroAxes(p.Fold)
 	for m := range pos {

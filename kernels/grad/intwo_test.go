@@ -9,8 +9,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// summedOver is the trace of a matrix [rows 8] f32 that is partial over some members and that all of them
-// need.
+// summedOver is the trace of a matrix [rows 8] f32 that is partial over some members and that all of them need.
 func summedOver(members, rows int, o Options) *Trace {
 	o.Mesh = []MeshAxis{{Name: "tp", Size: members}}
 	o.NoGrad = true

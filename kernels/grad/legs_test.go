@@ -14,8 +14,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// rule is an operation with its operands: activations that come by ports, and parameters, whose names begin
-// with w.
+// rule is an operation with its operands: activations that come by ports, and parameters, whose names begin with w.
 type rule struct {
 	shapes map[string][]int
 	build  func(t *Tape, v map[string]*Value) *Value

@@ -75,10 +75,9 @@ func TestLossKeepsExponentials(t *testing.T) {
 	}
 }
 
-// The loss is computed with its gradients: the forward has no part of it and nothing is kept. Where a backward
-// comes in two, its first half has all of it, so that the logits are computed once there too. What is made of
-// several losses waits with them; a loss that another node or a port needs does not wait, nor does one without
-// both gradients.
+// The loss is computed with its gradients: the forward has no part of it and nothing is kept. Where a backward comes
+// in two, its first half has all of it, so that the logits are computed once there too. What is made of several losses
+// waits with them; a loss that another node or a port needs does not wait, nor does one without both gradients.
 func TestLossWaits(t *testing.T) {
 	all := []string{"linear_lse", "lse_join", "nll"}
 	record := func(o grad.Options,

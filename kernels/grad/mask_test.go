@@ -31,8 +31,7 @@ func seeing(o grad.Options) *grad.Trace {
 	return t.Finish()
 }
 
-// TestMaskedAttention: the gradients of a layer with both masks are those of finite differences, under
-// recompute too.
+// TestMaskedAttention: the gradients of a layer with both masks are those of finite differences, under recompute too.
 func TestMaskedAttention(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	target, weight, pos := make([]int32, 12), make([]float32, 12), make([]int32, 36)

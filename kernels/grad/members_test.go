@@ -63,8 +63,7 @@ func do(op kernels.Op, at kernels.Attr, x, y *tensor.Tensor) {
 	ref.New().Run(&kernels.Call{Op: op, Attr: at, In: []*tensor.Tensor{x}, Out: []*tensor.Tensor{y}})
 }
 
-// whole puts together what all ranks hold of a tensor placed p: parts side by side, sums added up, and
-// copies once.
+// whole puts together what all ranks hold of a tensor placed p: parts side by side, sums added up, and copies once.
 func (w *team) whole(parts []*tensor.Tensor, shape []int, p Place) []float32 {
 	sum := tensor.Make(tensor.F32, shape...)
 	for r, pos := range seats(w.tr.Mesh) {

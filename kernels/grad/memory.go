@@ -24,8 +24,7 @@ type Footprint struct {
 	// Gives are the activations of output ports, handed over when F ends; Sends the cotangents of input
 	// ports, when I or B ends.
 	Gives, Sends map[string]Handed
-	// Takes is the last phase that holds the activation of an input port; Gets that of the cotangent of an
-	// output port.
+	// Takes is the last phase that holds the activation of an input port; Gets that of the cotangent of an output port.
 	Takes, Gets map[string]Phase
 }
 
@@ -132,8 +131,7 @@ func (f *footprint) walk(ph Phase, last bool) {
 		}
 	}
 	for _, s := range segs {
-		// Arrived results are all held before the first is used, because the message brings them at
-		// once.
+		// Arrived results are all held before the first is used, because the message brings them at once.
 		f.part = f.now
 		for _, at := range s.Await {
 			n := segs[at.Segment].Comm[at.Comm]
@@ -174,8 +172,8 @@ func (f *footprint) fly(n *Node, slots []int) {
 	}
 }
 
-// land lets go what earlier communications over the same axes have sent: who sends its part of this one has
-// taken those.
+// land lets go what earlier communications over the same axes have sent: who sends its part of this one
+// has taken those.
 func (f *footprint) land(n *Node) {
 	for _, s := range f.flight[axesOf(n)] {
 		f.release(s)

@@ -9,9 +9,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// join decides the placement of a product of tensors named by letters on one mesh axis. lead keeps its
-// sharding, the other operand is brought to the same letter; a sharded letter that is summed over gives a
-// partial result.
+// join decides the placement of a product of tensors named by letters on one mesh axis. lead keeps its sharding,
+// the other operand is brought to the same letter; a sharded letter that is summed over gives a partial result.
 func join(lead, oth Part, ll, lo, lout string) (l, o, out Part) {
 	letter := byte(0)
 	if lead.Kind == Sharded {
@@ -86,8 +85,7 @@ func (t *Tape) linear(op *Op, at kernels.Attr, x, w, bias *Value, choice ...*Val
 	return t.one(op, at, x.DType, []int{x.Shape[0], w.Shape[0]}, p, in...)
 }
 
-// linearVJP is the gradient of y = x·wᵀ + b: dx = dy·w, dw = dyᵀ·x, and db is the sum of dy over
-// the rows.
+// linearVJP is the gradient of y = x·wᵀ + b: dx = dy·w, dw = dyᵀ·x, and db is the sum of dy over the rows.
 func linearVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, len(n.In))
 	d, x, w := dy[0], n.In[0], n.In[1]
@@ -178,8 +176,7 @@ func init() {
 	}}
 }
 
-// RopeTable gives cos and sin [t r] of positions pos [t] and inverse frequencies inv [r]; scale multiplies
-// both.
+// RopeTable gives cos and sin [t r] of positions pos [t] and inverse frequencies inv [r]; scale multiplies both.
 func (t *Tape) RopeTable(pos, inv *Value, scale float64) (cos, sin *Value) {
 	pos = t.OwnTokens(pos)
 	s := spec{[]int{pos.Shape[0], inv.Shape[0]}, tensor.F32, pos.Place}
@@ -249,8 +246,7 @@ type AttentionConfig struct {
 	// Carry is a name under which keys and values of earlier chunks belong to the attention; empty where
 	// they are among its operands or are not wanted.
 	Carry string
-	// Sink has a logit for each head [1 h] that is part of every softmax and belongs to no key; nil for
-	// none.
+	// Sink has a logit for each head [1 h] that is part of every softmax and belongs to no key; nil for none.
 	Sink *Value
 }
 
@@ -274,8 +270,7 @@ func (t *Tape) alongRows(v, x *Value) *Value {
 	return t.to(v, p)
 }
 
-// Attention is packed attention over sequences cut by cuQ and cuK: q [t h d], k [s g d], v [s g e] -> [t h
-// e].
+// Attention is packed attention over sequences cut by cuQ and cuK: q [t h d], k [s g d], v [s g e] -> [t h e].
 func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	q, k, v = t.exchange(q), t.exchange(k), t.exchange(v)
 	x := t.sharing(q, k, c)
@@ -336,8 +331,7 @@ func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	return t.restore(o)
 }
 
-// keys brings keys or values to the heads that members have of q; with a ring their rows stay where they
-// are.
+// keys brings keys or values to the heads that members have of q; with a ring their rows stay where they are.
 func (t *Tape) keys(k, q *Value, ring bool) *Value {
 	heads, have := q.Place, k.Place
 	for m := range heads {
@@ -379,9 +373,8 @@ func (t *Tape) pick(k *Value, axes []int) *Value {
 	return v
 }
 
-// attentionVJP is the gradient of attention. One kernel gives those of queries, keys and values, so
-// it runs as soon as any of them is wanted; o and the logarithms of the sums are taken from the
-// forward.
+// attentionVJP is the gradient of attention. One kernel gives those of queries, keys and values, so it runs as soon as
+// any of them is wanted; o and the logarithms of the sums are taken from the forward.
 func attentionVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	q, k, v := n.In[0], n.In[1], n.In[2]
 	g := make([]*Value, len(n.In))

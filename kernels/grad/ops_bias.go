@@ -49,10 +49,9 @@ func attentionBiasVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Valu
 	return g
 }
 
-// RelativeBuckets are T5's buckets of the distances from -most to most, key less query: half of them for
-// either side, or all for keys before the query with causal; half of a side's for its nearest distances, and
-// the others up to most in steps of one ratio. Rows of a table of buckets by them are the bias of
-// AttentionBias.
+// RelativeBuckets are T5's buckets of the distances from -most to most, key less query: half of them for either side,
+// or all for keys before the query with causal; half of a side's for its nearest distances, and the others up to most
+// in steps of one ratio. Rows of a table of buckets by them are the bias of AttentionBias.
 func RelativeBuckets(buckets, most int, causal bool) []int32 {
 	l := make([]int32, 2*most+1)
 	for i := range l {

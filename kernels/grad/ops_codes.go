@@ -20,9 +20,8 @@ func init() {
 	opDecode = &Op{Name: "decode_rows", Kernel: kernels.DecodeRows, Cheap: true, VJP: straight}
 }
 
-// LowDispatch is Dispatch of rows that travel in eight bits, as kernels.Precisions[precision] rounds
-// activations: what comes are the numbers as they are rounded, on one rank too. Gradients travel as they
-// are. 0 is Dispatch.
+// LowDispatch is Dispatch of rows that travel in eight bits, as kernels.Precisions[precision] rounds activations:
+// what comes are the numbers as they are rounded, on one rank too. Gradients travel as they are. 0 is Dispatch.
 func (t *Tape) LowDispatch(x, counts *Value, groups int, axis, inner string, precision int) (*Value, *Dispatched) {
 	if precision == 0 {
 		return t.Dispatch(x, counts, groups, axis, inner)

@@ -16,8 +16,7 @@ import (
 type sharing struct {
 	axes    []int
 	members int
-	// runs of rows of a member: with two, member r of n has piece r and piece 2n-1-r of a sequence that is
-	// cut into 2n
+	// runs of rows of a member: with two, member r of n has piece r and piece 2n-1-r of a sequence that is cut into 2n
 	pieces int
 	ring   bool
 	// rows of earlier chunks that queries may see, and the number of those chunks
@@ -87,8 +86,7 @@ func init() {
 	}
 }
 
-// dealt is the number of members that rows of tokens are dealt out to in two pieces each, 0 where they lie
-// in order.
+// dealt is the number of members that rows of tokens are dealt out to in two pieces each, 0 where they lie in order.
 func (o *Options) dealt() int {
 	for _, a := range o.Mesh {
 		if a.Zigzag && a.Size > 1 {

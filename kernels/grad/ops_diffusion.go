@@ -91,8 +91,7 @@ func columnSums(x *Value) (p Place) {
 	return p
 }
 
-// tableType is the dtype of the gradient of a table of modulations: that of other activations' where it is
-// one.
+// tableType is the dtype of the gradient of a table of modulations: that of other activations' where it is one.
 func tableType(v *Value) tensor.DType {
 	if v.Weight {
 		return tensor.F32
@@ -132,8 +131,7 @@ func modulateVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
-// Gate is x + g[at]·y by rows, as Modulate has its tables: x, y [… d], g [g d]. x may be nil, which counts
-// as 0.
+// Gate is x + g[at]·y by rows, as Modulate has its tables: x, y [… d], g [g d]. x may be nil, which counts as 0.
 func (t *Tape) Gate(x, y, g, at *Value) *Value {
 	y = t.full(y)
 	if x != nil {
@@ -208,8 +206,7 @@ func (t *Tape) PointLoss(x, y, weight, mask *Value, kind int, border float64) *V
 	return t.one(opPointLoss, kernels.Attr{I: [4]int{kind}, F: [2]float64{border}}, tensor.F32, []int{1}, p, in...)
 }
 
-// pointLossVJP is the gradient of a loss between single elements, which goes to the prediction
-// alone.
+// pointLossVJP is the gradient of a loss between single elements, which goes to the prediction alone.
 func pointLossVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 4)
 	if leg(0) {

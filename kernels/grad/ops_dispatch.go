@@ -7,13 +7,12 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Rows whose number is decided by data. Dispatch sends each row to the member of a mesh axis that owns the
-// row's group (an expert); Combine brings rows back. Between the two lie ragged values: their number of rows
-// on a rank is known when all parts have come, because every part carries its counts. The trace stays
-// static: what it says of a ragged value's rows is the number under even sharing, which costs and memory are
-// planned with, and the runner takes the real one from its operands. Nothing between Dispatch and Combine
-// communicates along an axis whose members hold samples of their own or other groups, so ranks with
-// different numbers of rows never wait for each other there.
+// Rows whose number is decided by data. Dispatch sends each row to the member of a mesh axis that owns the row's group
+// (an expert); Combine brings rows back. Between the two lie ragged values: their number of rows on a rank is known
+// when all parts have come, because every part carries its counts. The trace stays static: what it says of a ragged
+// value's rows is the number under even sharing, which costs and memory are planned with, and the runner takes the real
+// one from its operands. Nothing between Dispatch and Combine communicates along an axis whose members hold samples of
+// their own or other groups, so ranks with different numbers of rows never wait for each other there.
 
 var opDispatch, opCombine, opOffsets *Op
 
@@ -27,20 +26,18 @@ func init() {
 type Dispatched struct {
 	Off *Value // first row of each of this rank's groups, and the end of the last: [groups/members + 1] i32
 	x   *Value // the rows as they were sent
-	// rows sent to each group, and received of each group from each member; recv is nil where nobody else
-	// has groups
+	// rows sent to each group, and received of each group from each member; recv is nil where nobody else has groups
 	send, recv *Value
 	axes       []int
 	copies     int // ranks that each get all rows of a group
 }
 
-// Dispatch sends rows of x [n d], which are in order of their groups, to the ranks along a mesh axis that
-// own those groups: member i owns an equal, consecutive share of them. counts [groups] i32 says how many
-// rows each group has; rows behind the last group's stay behind. The result has the rows of this rank's
-// groups, group by group, within a group in order of the sending members. Ranks that hold copies of a row
-// would send it twice, so the rows have to be sharded over every axis of x's mesh that has no samples of its
-// own: see Tokens. An inner axis, or "", is one along which every group's matrices are cut: all its members
-// get the rows.
+// Dispatch sends rows of x [n d], which are in order of their groups, to the ranks along a mesh axis that own those
+// groups: member i owns an equal, consecutive share of them. counts [groups] i32 says how many rows each group has;
+// rows behind the last group's stay behind. The result has the rows of this rank's groups, group by group,
+// within a group in order of the sending members. Ranks that hold copies of a row would send it twice,
+// so the rows have to be sharded over every axis of x's mesh that has no samples of its own: see Tokens.
+// An inner axis, or "", is one along which every group's matrices are cut: all its members get the rows.
 func (t *Tape) Dispatch(x, counts *Value, groups int, axis, inner string) (*Value, *Dispatched) {
 	for m, a := range t.Mesh {
 		if a.Fold == 0 && !a.Data && a.Size > 1 && x.Place[m] != (Part{Sharded, 0}) {
@@ -97,8 +94,7 @@ func (t *Tape) Combine(y *Value, d *Dispatched) *Value {
 	return t.combine(t.to(y, t.returning(y, d)), d)
 }
 
-// returning is the placement of rows that are brought back: as they were dispatched, but for what is summed
-// at home.
+// returning is the placement of rows that are brought back: as they were dispatched, but for what is summed at home.
 func (t *Tape) returning(y *Value, d *Dispatched) Place {
 	p := d.recv.Place
 	if d.copies > 1 {
@@ -172,8 +168,7 @@ func (t *Tape) Tokens(x *Value) *Value {
 	return t.to(x, p)
 }
 
-// Keep marks values that are saved for the backward whatever is computed again: where rows go is decided
-// once.
+// Keep marks values that are saved for the backward whatever is computed again: where rows go is decided once.
 func (t *Tape) Keep(vs ...*Value) {
 	for _, v := range vs {
 		v.Kept = true

@@ -103,9 +103,8 @@ func init() {
 }
 
 // LinearCrossEntropy is the weighted sum of the token losses -log softmax(x·wᵀ)[target], without ever
-// holding the logits in float32. A soft cap of most > 0 makes each logit z most·tanh(z/most). Shapes: x [t
-// d], w [v d] (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored), weight [t] f32 ->
-// [1].
+// holding the logits in float32. A soft cap of most > 0 makes each logit z most·tanh(z/most). Shapes:
+// x [t d], w [v d] (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored), weight [t] f32 -> [1].
 func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value, most float64) *Value {
 	capped := kernels.Attr{F: [2]float64{most}}
 	axes := w.Place.Cuts(0)
@@ -185,8 +184,7 @@ func nllVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
-// Logits is x·wᵀ in float32, gathered, under a soft cap of most if that is not 0; for evaluation and
-// sampling.
+// Logits is x·wᵀ in float32, gathered, under a soft cap of most if that is not 0; for evaluation and sampling.
 func (t *Tape) Logits(x, w *Value, most float64) *Value {
 	w, x, p := t.product(w, x, "nk", "tk", "tn")
 	z := t.to(t.one(opLogits, kernels.Attr{}, tensor.F32, []int{x.Shape[0], w.Shape[0]}, p, x, w, nil), Place{})

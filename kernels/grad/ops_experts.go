@@ -184,8 +184,7 @@ func (t *Tape) Spread(x *Value, r *Routed) *Value {
 		x, r.from, r.slot)
 }
 
-// Mix adds up what the experts of each token made of it, rows y [t·k d] as Spread gave them, by their
-// weights: [t d].
+// Mix adds up what the experts of each token made of it, rows y [t·k d] as Spread gave them, by their weights: [t d].
 func (t *Tape) Mix(y *Value, r *Routed) *Value {
 	y = t.to(y, r.slot.Place)
 	return t.one(opMix, kernels.Attr{}, y.DType, []int{r.slot.Shape[0], y.Shape[1]}, y.Place, y, r.slot,
@@ -207,9 +206,8 @@ func mixVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
-// BalanceSums are, of the rows that sequences cut by cu have, how many would go to each expert and the
-// experts' shares of the scores added up: [2 e], partial where tokens are shared out. Only shares have a
-// gradient.
+// BalanceSums are, of the rows that sequences cut by cu have, how many would go to each expert and the experts' shares
+// of the scores added up: [2 e], partial where tokens are shared out. Only shares have a gradient.
 func (t *Tape) BalanceSums(logits, cu *Value, k int, score routing.Score) *Value {
 	logits = t.counted(t.only(logits, 0))
 	v := t.one(opSums, kernels.Attr{I: [4]int{k, int(score)}}, tensor.F32, []int{2, logits.Shape[1]},
@@ -275,8 +273,7 @@ func (t *Tape) GateRows(x, z *Value) *Value {
 	return t.one(opGateRows, kernels.Attr{}, x.DType, x.Shape, x.Place, x, t.to(z, x.Place.dual()))
 }
 
-// Jitter multiplies each element of x [t d] with a number within most of 1, drawn by key [t] and draw as
-// dropout's.
+// Jitter multiplies each element of x [t d] with a number within most of 1, drawn by key [t] and draw as dropout's.
 func (t *Tape) Jitter(x, key *Value, most float64, draw int) *Value {
 	if most == 0 {
 		return x

@@ -41,9 +41,8 @@ func (t *Tape) GroupedLinear(x, w, off *Value) *Value {
 	return t.one(opGrouped, at, x.DType, []int{x.Shape[0], w.Shape[1]}, p, x, w, off)
 }
 
-// LowGrouped is GroupedLinear of operands that are rounded as kernels.Precisions[precision] says, and so are
-// those of its gradients, each from the numbers as they are; each group's rows are a matrix of their own. 0
-// is GroupedLinear.
+// LowGrouped is GroupedLinear of operands that are rounded as kernels.Precisions[precision] says, and so are those of
+// its gradients, each from the numbers as they are; each group's rows are a matrix of their own. 0 is GroupedLinear.
 func (t *Tape) LowGrouped(x, w, off *Value, precision int) *Value {
 	if precision == 0 {
 		return t.GroupedLinear(x, w, off)
@@ -93,8 +92,7 @@ func (t *Tape) lowError(at kernels.Attr, x, w, dy, choice, off *Value) *Value {
 	return t.one(opLowError, at, tensor.F32, choice.Shape, p, x, w, dy, choice, off)
 }
 
-// lowGroupedVJP is the gradient of a linear layer per group whose operands are rounded: rounding passes it
-// on as it is.
+// lowGroupedVJP is the gradient of a linear layer per group whose operands are rounded: rounding passes it on as it is.
 func lowGroupedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, 4)
 	x, w, off, choice := n.In[0].Node.In[0], n.In[1].Node.In[0], n.In[2], n.In[3]

@@ -2,10 +2,9 @@ package grad
 
 import "github.com/lfactor/lfactor/kernels"
 
-// Convolutions whose members have runs of an axis of space, as frames of a video or lines of a picture: each
-// sends the places at the ends of its run to the neighbours whose windows reach over, which is the halo of
-// theirs, and all outputs are computed where their inputs lie. What is beyond the first and the last run is
-// padding.
+// Convolutions whose members have runs of an axis of space, as frames of a video or lines of a picture:
+// each sends the places at the ends of its run to the neighbours whose windows reach over, which is the halo of theirs,
+// and all outputs are computed where their inputs lie. What is beyond the first and the last run is padding.
 
 var opEnd, opPass, opEdge, opJoinRuns *Op
 
@@ -79,8 +78,7 @@ func (t *Tape) end(x *Value, axis, from, n int) *Value {
 	return t.one(opEnd, kernels.Attr{I: [4]int{axis, from}}, x.DType, t.withRuns(x, axis, n), x.Place, x)
 }
 
-// halo puts the last places of the run before a member's in front of its run, and the first of the next
-// behind it.
+// halo puts the last places of the run before a member's in front of its run, and the first of the next behind it.
 func (t *Tape) halo(x *Value, axis, before, after int) *Value {
 	axes, have := x.Place.Cuts(axis), local(t.Mesh, x.Shape, x.Place)[axis]
 	var parts []*Value
@@ -112,9 +110,8 @@ func joinRunsVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
-// haloed brings the runs of x that members have along axes of space to what their outputs need, and gives
-// the windows of the rest; an axis whose runs do not give runs of outputs, or are shorter than a halo, is
-// brought together.
+// haloed brings the runs of x that members have along axes of space to what their outputs need, and gives the windows
+// of the rest; an axis whose runs do not give runs of outputs, or are shorter than a halo, is brought together.
 func (t *Tape) haloed(x *Value, w []int, wins []kernels.Window) (*Value, []kernels.Window) {
 	last := len(x.Shape) - 1
 	keep, out := []int{0, last}, append([]kernels.Window(nil), wins...)

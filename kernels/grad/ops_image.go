@@ -109,8 +109,7 @@ func (t *Tape) groupNorm(x, w, b *Value, groups int, eps float64) (y, rstd, mean
 	return n.Out[0], n.Out[1], n.Out[2]
 }
 
-// groupNormVJP is the gradient of the norm over groups of channels, with the statistics from the
-// forward.
+// groupNormVJP is the gradient of the norm over groups of channels, with the statistics from the forward.
 func groupNormVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 3)
 	x, w, b, rstd, mean := n.In[0], n.In[1], n.In[2], n.Out[1], n.Out[2]
@@ -184,8 +183,7 @@ func (t *Tape) FrozenNorm(x, w, b, mean, variance *Value, eps float64) *Value {
 	return t.emit(opFrozenNorm, kernels.Attr{F: [2]float64{eps}}, in, spec{x.Shape, x.DType, x.Place}, s, s).Out[0]
 }
 
-// frozenNormVJP is the gradient of a norm with fixed statistics, which is a plain scaling for the
-// input.
+// frozenNormVJP is the gradient of a norm with fixed statistics, which is a plain scaling for the input.
 func frozenNormVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 5)
 	x, w, b, rstd, mean := n.In[0], n.In[1], n.In[2], n.Out[1], n.Out[2]

@@ -14,8 +14,7 @@ func init() {
 	opJoinHeads = &Op{Name: "join_heads", Kernel: kernels.JoinHeads, Cheap: true, VJP: joinHeadsVJP}
 }
 
-// JoinHeads puts a part that all heads share before each head's own: shared [t 1 r], each [t h n] -> [t h
-// r+n].
+// JoinHeads puts a part that all heads share before each head's own: shared [t 1 r], each [t h n] -> [t h r+n].
 func (t *Tape) JoinHeads(shared, each *Value) *Value {
 	each = t.only(each, 0, 1)
 	p := each.Place

@@ -84,8 +84,7 @@ func (t *Tape) Clips(x *Value, n int) *Value {
 func (t *Tape) CutsLines(n int) bool { return t.ofLines(n) != Place{} }
 
 // SharesLines has members of a mesh axis share out lines, and gather keys and values for them, as those of context
-// parallelism do, until undo is called: for what is computed alike on all of them, and through which no gradient
-// goes.
+// parallelism do, until undo is called: for what is computed alike on all of them, and through which no gradient goes.
 func (t *Tape) SharesLines(axis string) (undo func()) {
 	m, own := t.Axis(axis), t.Mesh
 	if m < 0 || own[m].Size == 1 || own[m].Context {

@@ -98,8 +98,7 @@ func (r *Relay) Residual(x *Value) *Value {
 }
 
 // Conv is CausalConv of rows in the order of Sequence. Each run gets the last rows of the one before it,
-// which may be of the chunk before, by name. cu are borders of whole sequences, up to the chunk's end or
-// beyond.
+// which may be of the chunk before, by name. cu are borders of whole sequences, up to the chunk's end or beyond.
 func (r *Relay) Conv(name string, x, w, cu *Value) *Value {
 	t, halo := r.t, w.Shape[1]-1
 	runs := r.runs(x)
@@ -131,8 +130,7 @@ func (r *Relay) first(name string, like *Value, shape []int) *Value {
 	return r.t.zeros(like.DType, shape, like.Place)
 }
 
-// Rule is DeltaRule of rows in the order of Sequence, which goes on from the state of the chunk before: by
-// name.
+// Rule is DeltaRule of rows in the order of Sequence, which goes on from the state of the chunk before: by name.
 //
 //lfvet:params the operands of one operation, by the names of its contract
 func (r *Relay) Rule(name string, q, k, v, g, beta, cu *Value, eps float64) *Value {
@@ -218,8 +216,7 @@ func (r *Relay) runs(x *Value) []*Value {
 	return out
 }
 
-// gather brings all runs' rows together in the order of the sequence; deal gives each member those of its
-// runs again.
+// gather brings all runs' rows together in the order of the sequence; deal gives each member those of its runs again.
 func (r *Relay) gather(x *Value) *Value {
 	p := x.Place
 	p[r.axis] = Part{}
@@ -315,8 +312,7 @@ func (t *Tape) readState(x, s *Value) *Value {
 	return t.one(opReadState, kernels.Attr{}, x.DType, shape, x.Place, x, s, nil)
 }
 
-// readStateVJP is the gradient of reading a state s by rows x, head by head: two products like
-// those of a linear layer.
+// readStateVJP is the gradient of reading a state s by rows x, head by head: two products like those of a linear layer.
 func readStateVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g, x, s := make([]*Value, 3), n.In[0], n.In[1]
 	if leg(0) {

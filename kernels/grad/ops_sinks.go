@@ -35,9 +35,8 @@ func (t *Tape) sinks(sink, q *Value) *Value {
 	return t.to(sink, p)
 }
 
-// sunk gives attention and its sums with a further logit for each head. The gradient goes past it, with its
-// results, to attention's operands: with a list of them it is this node's, and at are attention's
-// attributes.
+// sunk gives attention and its sums with a further logit for each head. The gradient goes past it, with its results,
+// to attention's operands: with a list of them it is this node's, and at are attention's attributes.
 func (t *Tape) sunk(at kernels.Attr, o, lse, sink *Value, operands []*Value) *Node {
 	op := opSinkKept
 	if operands != nil {

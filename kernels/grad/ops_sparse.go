@@ -39,9 +39,8 @@ func (t *Tape) SpreadRows(x *Value) *Value {
 	return t.to(x, p)
 }
 
-// VisibleKeys says which rows of keys each of so many rows of queries sees, by the borders of packed
-// sequences: [rows 2], and one over the number of queries in sequences [rows]. Rows are the microbatch's
-// tokens as they lie.
+// VisibleKeys says which rows of keys each of so many rows of queries sees, by the borders of packed sequences:
+// [rows 2], and one over the number of queries in sequences [rows]. Rows are the microbatch's tokens as they lie.
 func (t *Tape) VisibleKeys(cuQ, cuK *Value, rows int) (see, mean *Value) {
 	n := t.emit(opVisible, kernels.Attr{}, []*Value{cuQ, cuK}, spec{[]int{rows, 2}, tensor.I32, Place{}},
 		spec{[]int{rows}, tensor.F32, Place{}})

@@ -7,15 +7,13 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// What an operation carries from each token to the next goes from chunk to chunk of a sequence as rows of
-// its operands, so that no kernel knows of chunks: a convolution gets the rows before it, and the delta rule
-// its state as tokens. A state S [d e] is what d tokens with the unit vectors as keys and S's rows as values
-// leave behind, if each is written whole and nothing is forgotten meanwhile; and d tokens that write nothing
-// read it, with the unit vectors as queries. Borders say whether the first of a chunk's sequences goes on
-// with these rows (StateBorders).
+// What an operation carries from each token to the next goes from chunk to chunk of a sequence as rows of its operands,
+// so that no kernel knows of chunks: a convolution gets the rows before it, and the delta rule its state as tokens. A
+// state S [d e] is what d tokens with the unit vectors as keys and S's rows as values leave behind, if each is written
+// whole and nothing is forgotten meanwhile; and d tokens that write nothing read it, with the unit vectors as queries.
+// Borders say whether the first of a chunk's sequences goes on with these rows (StateBorders).
 
-// DeltaBorders and ConvBorders are the data that cut a chunk's rows, with those of its states, into
-// sequences.
+// DeltaBorders and ConvBorders are the data that cut a chunk's rows, with those of its states, into sequences.
 const (
 	DeltaBorders = "cu_states"
 	ConvBorders  = "cu_conv"

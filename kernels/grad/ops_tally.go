@@ -55,8 +55,7 @@ type tallied struct {
 	times  float64   // microbatches
 }
 
-// Forget begins a step: what layers have counted in the one before, or in a part of this one that is void, is
-// gone.
+// Forget begins a step: what layers have counted in the one before, or in a part of this one that is void, is gone.
 func (r *Runner) Forget() { clear(r.tallies) }
 
 // tally adds the counts of a microbatch to the step's.

@@ -112,8 +112,7 @@ func (t *Tape) Turn(x, angle, mark *Value) *Value {
 	return t.one(opTurn, kernels.Attr{I: [4]int{1}}, x.DType, x.Shape, x.Place, x, angle, mark)
 }
 
-// LayerNorm normalises the last axis of x [... d] to mean 0 and variance 1, times w [d] plus b [d]; b may be
-// nil.
+// LayerNorm normalises the last axis of x [... d] to mean 0 and variance 1, times w [d] plus b [d]; b may be nil.
 func (t *Tape) LayerNorm(x, w, b *Value, eps float64) *Value {
 	x, w = t.only(x, upTo(len(x.Shape)-1)...), t.to(w, Place{})
 	in := []*Value{x, w, nil}
@@ -167,8 +166,7 @@ func (t *Tape) Join(x *Value, n int) *Value {
 	return t.one(opAlias, kernels.Attr{}, x.DType, []int{x.Shape[0] / n, x.Shape[1] * n}, x.Place, x)
 }
 
-// Cast brings data of the microbatch, or an activation of a component of another dtype, to the dtype of the
-// block.
+// Cast brings data of the microbatch, or an activation of a component of another dtype, to the dtype of the block.
 func (t *Tape) Cast(x *Value) *Value {
 	if x.DType == t.DType {
 		return x

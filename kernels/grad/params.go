@@ -24,8 +24,7 @@ type Cut struct {
 	Copies int
 }
 
-// Logical is the parameter as files have it: with one row an expert, however many copies of experts lie
-// beside them.
+// Logical is the parameter as files have it: with one row an expert, however many copies of experts lie beside them.
 func (p *Param) Logical() *Param {
 	if p.Copies == 0 {
 		return p
@@ -37,8 +36,7 @@ func (p *Param) Logical() *Param {
 	return &q
 }
 
-// ParamOn declares a parameter that is sharded by several mesh axes of one fold and replicated over the
-// fold's others.
+// ParamOn declares a parameter that is sharded by several mesh axes of one fold and replicated over the fold's others.
 func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value {
 	p, fold := t.placed(shape, cuts)
 	v := t.marked(t.param(name, shape, p, fold, decay), name, cuts)
@@ -142,9 +140,8 @@ func (t *Tape) Bias(name string, n int, step float64) *Value {
 	return v
 }
 
-// choice declares what is known of the errors of products with a weight, and whether they are of operands of
-// few bits: kernels.ChoiceLen numbers beside it, on the axes of its mesh. Nil is a weight of which nothing
-// is known.
+// choice declares what is known of the errors of products with a weight, and whether they are of operands of few bits:
+// kernels.ChoiceLen numbers beside it, on the axes of its mesh. Nil is a weight of which nothing is known.
 func (t *Tape) choice(w *Value) *Value {
 	of := t.leaf(w)
 	if !t.Watch.On() || of == nil || t.still || t.Frozen != nil && t.Frozen(of.Name) {
@@ -157,9 +154,8 @@ func (t *Tape) choice(w *Value) *Value {
 	return v
 }
 
-// scales declares the greatest numbers that delayed scales of products with a weight follow from, which lie
-// on every rank of its mesh. Nil is a weight that keeps none: one that does not learn, whose scales are of
-// now.
+// scales declares the greatest numbers that delayed scales of products with a weight follow from, which lie on every
+// rank of its mesh. Nil is a weight that keeps none: one that does not learn, whose scales are of now.
 func (t *Tape) scales(w *Value) *Value {
 	of := t.leaf(w)
 	if t.History == 0 || of == nil || t.still || t.Frozen != nil && t.Frozen(of.Name) {
@@ -238,8 +234,7 @@ func (t *Tape) Within(prefix string) (end func()) {
 // Full is the whole name of a parameter that would be declared now, or of a module.
 func (t *Tape) Full(name string) string { return t.prefix + name }
 
-// use returns the value to compute with: gathered over the axes marked Zero when parameters are sharded
-// there.
+// use returns the value to compute with: gathered over the axes marked Zero when parameters are sharded there.
 func (t *Tape) use(p *Param) *Value {
 	axes := t.ZeroAxes(p.Fold)
 	if !t.ShardParams || len(axes) == 0 || p.Largest {

@@ -9,8 +9,7 @@ import (
 // Kind says how the members of one mesh axis hold one logical tensor.
 type Kind uint8
 
-// The placements on one mesh axis: replicated, sharded along a tensor axis, or partial (a sum over the
-// members is due).
+// The placements on one mesh axis: replicated, sharded along a tensor axis, or partial (a sum over the members is due).
 const (
 	Replicated Kind = iota
 	Sharded
@@ -30,8 +29,7 @@ const MaxAxes = 10
 // tensor axis, the tensor is cut by the outermost of them first.
 type Place [MaxAxes]Part
 
-// dual is the placement a cotangent must have to be used with a value placed p: a partial value takes a
-// replicated one.
+// dual is the placement a cotangent must have to be used with a value placed p: a partial value takes a replicated one.
 func (p Place) dual() Place {
 	for i := range p {
 		if p[i].Kind == Partial {
@@ -101,18 +99,16 @@ type MeshAxis struct {
 	// Data marks an axis whose members hold samples of their own: the tape never moves an activation along
 	// it, and the gradient of each parameter of the same fold is a sum over it.
 	Data bool
-	// Zero marks an axis, of data or of tokens, over which parameters or gradients may be sharded by rows
-	// (Options.ShardParams, ShardGrads).
+	// Zero marks an axis, of data or of tokens, over which parameters or gradients may be sharded by
+	// rows (Options.ShardParams, ShardGrads).
 	Zero bool
 	// Rows marks an axis over which the residual stream is sharded by tokens.
 	Rows bool
-	// Context marks such an axis over which attention leaves its queries sharded (context parallelism). It
-	// gathers keys and values, or with Ring has them go round, or with Exchange brings all rows of some
-	// heads together (Ulysses).
+	// Context marks such an axis over which attention leaves its queries sharded (context parallelism). It gathers keys
+	// and values, or with Ring has them go round, or with Exchange brings all rows of some heads together (Ulysses).
 	Context, Ring, Exchange bool
-	// Zigzag marks a context axis over which tokens are dealt out in two runs of rows each, the first from
-	// the front of a sequence and the second from its back, so that causal attention is as much work on
-	// every member.
+	// Zigzag marks a context axis over which tokens are dealt out in two runs of rows each, the first from the front of
+	// a sequence and the second from its back, so that causal attention is as much work on every member.
 	Zigzag bool
 }
 
@@ -160,8 +156,8 @@ func (o *Options) Members(axes []int) int {
 	return n
 }
 
-// Member is the place of a rank with coordinates pos among the ranks along several mesh axes, the last axis
-// varying fastest.
+// Member is the place of a rank with coordinates pos among the ranks along several mesh axes, the last
+// axis varying fastest.
 func (o *Options) Member(pos, axes []int) int {
 	at := 0
 	for _, m := range axes {
@@ -183,9 +179,8 @@ func (o *Options) rows(n int, but []int) (p Place) {
 	return
 }
 
-// local is the shape on one rank of a value of the given global shape and placement. Rows of a table that do
-// not divide are shared out in equal numbers rounded up, so that the last ranks have rows of padding, which
-// belong to no token.
+// local is the shape on one rank of a value of the given global shape and placement. Rows of a table that do not divide
+// are shared out in equal numbers rounded up, so that the last ranks have rows of padding, which belong to no token.
 func local(mesh []MeshAxis, shape []int, p Place) []int {
 	out := append([]int(nil), shape...)
 	for m, ax := range mesh {
@@ -197,11 +192,10 @@ func local(mesh []MeshAxis, shape []int, p Place) []int {
 	return out
 }
 
-// next is the first change on the way from placement v to p: a mesh axis and what it becomes there; ok is
-// false if none is left. Outer axes change first. One that would change how a tensor axis is cut while an
-// inner one still shards it waits until that one has gathered it, the innermost first: otherwise the rows
-// would come out in another order. One that is to cut what an outer one still cuts, and will not, waits for
-// that.
+// next is the first change on the way from placement v to p: a mesh axis and what it becomes there; ok is false if
+// none is left. Outer axes change first. One that would change how a tensor axis is cut while an inner one still shards
+// it waits until that one has gathered it, the innermost first: otherwise the rows would come out in another order.
+// One that is to cut what an outer one still cuts, and will not, waits for that.
 func (o *Options) next(v, p Place) (m int, to Part, ok bool) {
 	waits := -1
 	for m := range o.Mesh {

@@ -4,8 +4,7 @@ import (
 	"slices"
 )
 
-// policy rewrites uses of forward values by backward nodes into uses of clones (recompute, gather again) or
-// of reloads.
+// policy rewrites uses of forward values by backward nodes into uses of clones (recompute, gather again) or of reloads.
 // In the words of the field: activation offload, activation recomputation, gradient checkpointing.
 type policy struct {
 	t     *Tape
@@ -44,8 +43,7 @@ func (t *Tape) rewrite() {
 			bwd = append(bwd, n)
 		}
 	}
-	// What the first backward phase needs is found beforehand: it is recomputed there, and not
-	// again in W.
+	// What the first backward phase needs is found beforehand: it is recomputed there, and not again in W.
 	for _, n := range bwd {
 		if n.Phase == I {
 			for _, v := range n.In {
@@ -184,8 +182,7 @@ func (v *Value) moves() bool {
 	return false
 }
 
-// mark notes that v is needed in the first backward phase of a block, and with it all that v is
-// recomputed from.
+// mark notes that v is needed in the first backward phase of a block, and with it all that v is recomputed from.
 func (p *policy) mark(v *Value, block int) {
 	if v == nil || p.seen[inBlock{v, block}] {
 		return
@@ -222,8 +219,7 @@ func (p *policy) get(v *Value, block int, ph Phase) *Value {
 	return v
 }
 
-// clone recomputes v in a phase of the backward, by a copy of its node whose inputs are recomputed
-// or kept in turn.
+// clone recomputes v in a phase of the backward, by a copy of its node whose inputs are recomputed or kept in turn.
 func (p *policy) clone(v *Value, block int, ph Phase, key use) *Value {
 	c := &Node{Op: v.Node.Op, Attr: v.Node.Attr, Phase: ph, Block: block, Axes: v.Node.Axes,
 		sent: v.Node.sent, cut: v.Node.cut, Clone: true}

@@ -75,8 +75,7 @@ func (t *Tape) Output(port string, v *Value) {
 	t.outs = append(t.outs, &Port{Name: port, Value: v, Grad: v.Need && !t.NoGrad, Fan: fan})
 }
 
-// portPlace is how the value of a port lies on its stage: whole where the port says so, else by
-// rows.
+// portPlace is how the value of a port lies on its stage: whole where the port says so, else by rows.
 func (t *Tape) portPlace(port string, rows int) Place {
 	if t.Whole != nil && t.Whole(port) {
 		return Place{}
@@ -97,8 +96,7 @@ func (t *Tape) ofLines(n int) (p Place) {
 	return p
 }
 
-// Place gives a named activation the placement the plan chose for it; "residual" is the stream between
-// blocks.
+// Place gives a named activation the placement the plan chose for it; "residual" is the stream between blocks.
 func (t *Tape) Place(name string, v *Value) *Value {
 	if name == "residual" {
 		return t.to(v, t.rows(v.Shape[0], nil))

@@ -44,8 +44,7 @@ func (c mini) delta(t *grad.Tape, l int, h, _, _, cu *grad.Value, p param) *grad
 	return t.Residual(t.DeltaRule(q, k, v, sequence(g), sequence(beta), cu, 1e-6))
 }
 
-// relayMeshes are ways to share out tokens of which one axis keeps its rows of linear attention's two key
-// heads.
+// relayMeshes are ways to share out tokens of which one axis keeps its rows of linear attention's two key heads.
 func relayMeshes() [][]grad.MeshAxis {
 	tp, sp := grad.MeshAxis{Name: "tp", Size: 2}, grad.MeshAxis{Name: "tp", Size: 2, Rows: true}
 	dp := grad.MeshAxis{Name: "dp", Size: 2, Data: true, Zero: true}

@@ -50,16 +50,14 @@ type Frame struct {
 	chunks  []*Frame // frames of the sequence's chunks, this one included; nil for one chunk
 }
 
-// NewFrame starts a record. It takes over the references in data and in; chunks are the earlier chunks of
-// the sequence.
+// NewFrame starts a record. It takes over the references in data and in; chunks are the earlier chunks of the sequence.
 func (r *Runner) NewFrame(tr *Trace, data, in map[string]*tensor.Tensor, chunks []*Frame) *Frame {
 	return &Frame{Trace: tr, slots: make([]*tensor.Tensor, tr.Values), data: data, in: in, chunks: chunks,
 		backend: r.Backend, din: map[string]*tensor.Tensor{}, exports: map[string]*tensor.Tensor{},
 		grads: map[string]*tensor.Tensor{}}
 }
 
-// Gradients hands in the cotangents of the output ports before I or B runs; the frame takes over the
-// references.
+// Gradients hands in the cotangents of the output ports before I or B runs; the frame takes over the references.
 func (f *Frame) Gradients(dout map[string]*tensor.Tensor) { f.dout = dout }
 
 // list returns the segments of a phase and the slots that die after each node in it.
@@ -128,8 +126,7 @@ func (f *Frame) release(slots []int) {
 	}
 }
 
-// Loss takes the loss out of the frame when F or B has ended; 0 for a stage without one, or if it comes with
-// the other.
+// Loss takes the loss out of the frame when F or B has ended; 0 for a stage without one, or if it comes with the other.
 func (f *Frame) Loss() float64 { return f.number(f.Trace.LossOut) }
 
 // Observed takes what Tape.Observed has seen out of the frame when F has ended; 0 where nothing is.

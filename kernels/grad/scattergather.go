@@ -2,10 +2,9 @@ package grad
 
 import "github.com/lfactor/lfactor/kernels/tensor"
 
-// A sum that every member needs is made in two communications where the members are more than two: each sums
-// a part of the rows, and then all get all parts. So a member sends 2(n-1)/n of the tensor, as in a ring,
-// and not n-1 times as much. Each element is the sum of the same terms in the order of the members either
-// way, and has the same bits.
+// A sum that every member needs is made in two communications where the members are more than two: each sums a part of
+// the rows, and then all get all parts. So a member sends 2(n-1)/n of the tensor, as in a ring, and not n-1 times as
+// much. Each element is the sum of the same terms in the order of the members either way, and has the same bits.
 
 // scatterGather replaces such communications by two.
 // In the words of the field: all-gather, reduce-scatter.

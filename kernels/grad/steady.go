@@ -49,8 +49,7 @@ func (tr *Trace) Steady(changes func(data string) bool) (once, rest *Trace) {
 	return once, rest
 }
 
-// part is a trace of some of a forward's nodes, which are freed behind their last use unless they are kept
-// or leave.
+// part is a trace of some of a forward's nodes, which are freed behind their last use unless they are kept or leave.
 func (tr *Trace) part(ns []*Node, keep map[int]bool) *Trace {
 	p := *tr
 	last := map[int]int{}

@@ -33,10 +33,9 @@ func narrow(v []float64) (out []float32) {
 	return
 }
 
-// TestStepSums: losses of balance over the batch of a step, and the gradient of the router's weight, are
-// those of Megatron-LM's formula in PyTorch, of microbatches with different numbers of tokens: within 1e-6,
-// which float32 bounds. A forward that is computed again counts nothing, and a step that begins anew counts
-// from the start.
+// TestStepSums: losses of balance over the batch of a step, and the gradient of the router's weight,
+// are those of Megatron-LM's formula in PyTorch, of microbatches with different numbers of tokens: within 1e-6, which
+// float32 bounds. A forward that is computed again counts nothing, and a step that begins anew counts from the start.
 func TestStepSums(t *testing.T) {
 	text, err := os.ReadFile("testdata/global_aux.json")
 	require.NoError(t, err)

@@ -168,8 +168,7 @@ type Options struct {
 	Each func(block int) (tensor.DType, Recompute)
 	// backwards come in two halves, I and W
 	Split bool
-	// few microbatches are between forward and backward: a loss that cannot wait may keep what saves it a
-	// product
+	// few microbatches are between forward and backward: a loss that cannot wait may keep what saves it a product
 	KeepLogits bool
 	Offload    func(v *Value) bool
 	// what becomes of a block's tensor between forward and backward, before Recompute and Offload are asked;
@@ -198,8 +197,7 @@ type Options struct {
 	Travel int
 	// LowGather says that weights which products round are gathered in eight bits (Tape.Coded)
 	LowGather bool
-	// History is how many steps the greatest numbers are kept of that delayed scales follow from; 0 keeps
-	// none
+	// History is how many steps the greatest numbers are kept of that delayed scales follow from; 0 keeps none
 	History int
 	// Fake is how a weight of a layer is rounded while it learns; nil is not at all for all
 	Fake func(param string) kernels.Fake
@@ -277,8 +275,7 @@ type Tape struct {
 	shapes   [][]int      // room for those of a call's operands
 }
 
-// convKey finds a conversion of a value to a place that was recorded before, in a phase that has
-// it.
+// convKey finds a conversion of a value to a place that was recorded before, in a phase that has it.
 type convKey struct {
 	v  *Value
 	p  Place
@@ -394,8 +391,7 @@ func (t *Tape) toAxis(v *Value, m int, want Part) *Value {
 			return c
 		}
 	}
-	// The slices of another axis lie within these, so changing the outer one first would mix them
-	// up.
+	// The slices of another axis lie within these, so changing the outer one first would mix them up.
 	if in := t.inner(v.Place, m, want); in >= 0 {
 		panic(fmt.Sprintf("grad: %s %v changes to %v on %s while %s still shards the same axis within it",
 			v.Name, v.Place, p, t.Mesh[m].Name, t.Mesh[in].Name))
@@ -456,8 +452,7 @@ func (t *Tape) Instead(name string, v *Value) (end func()) {
 	}
 }
 
-// Const is a constant of the model, such as the inverse frequencies of a rotary embedding; it is part of the
-// trace.
+// Const is a constant of the model, such as the inverse frequencies of a rotary embedding; it is part of the trace.
 func (t *Tape) Const(name string, v []float32) *Value {
 	c := t.one(opConst, kernels.Attr{Name: name}, tensor.F32, []int{len(v)}, Place{})
 	c.Name, c.Const = name, tensor.Of(tensor.F32, v, len(v))
@@ -476,8 +471,7 @@ func (t *Tape) constOf(name string, d tensor.DType, v []float32, shape ...int) *
 // Like brings v to the placement of another value of as many axes.
 func (t *Tape) Like(v, other *Value) *Value { return t.to(v, other.Place) }
 
-// Input is an activation received from another stage, of the dtype of its giver, placed like the residual
-// stream.
+// Input is an activation received from another stage, of the dtype of its giver, placed like the residual stream.
 func (t *Tape) Input(port string, d tensor.DType, shape ...int) *Value {
 	v := t.one(opRecv, kernels.Attr{Name: port}, d, shape, t.portPlace(port, shape[0]))
 	v.Name, v.Need = port, d.Float() && !t.NoGrad && (t.InputGrad == nil || t.InputGrad(port))

@@ -40,16 +40,14 @@ func (tr *Trace) Copies(s *Segment) (away, back int64) {
 // Cost is static: what a segment computes and moves on one rank.
 type Cost struct {
 	Flops int64 // floating-point operations
-	// Filled is what a device could do in their time if it were kept busy: Flops, unless Options.Device knows
-	// more
+	// Filled is what a device could do in their time if it were kept busy: Flops, unless Options.Device knows more
 	Filled int64
 	Bytes  int64 // read and written by kernels that do not hide it behind their own arithmetic
 	Comm   int64 // bytes this rank sends
 	Calls  int   // kernel calls
 }
 
-// Trace is what a stage does with one microbatch (or chunk): a plain value, the same on every rank of the
-// mesh.
+// Trace is what a stage does with one microbatch (or chunk): a plain value, the same on every rank of the mesh.
 type Trace struct {
 	Options
 	Params     []*Param

@@ -44,8 +44,7 @@ func (o *Options) Attends(n *Node) (a Attended, ok bool) {
 	return a, true
 }
 
-// Pairs is the number of queries and keys that see each other in a sequence of t queries, the last of s
-// keys.
+// Pairs is the number of queries and keys that see each other in a sequence of t queries, the last of s keys.
 func (a Attended) Pairs(t, s int) float64 {
 	w := s
 	if a.Window > 0 {
@@ -60,8 +59,7 @@ func (a Attended) Pairs(t, s int) float64 {
 	return float64(short)*(first+float64(short-1)/2) + float64(t-short)*float64(w)
 }
 
-// attention is the work of a node of attention. Rows whose sequences Options.SeqLen knows are that many
-// sequences.
+// attention is the work of a node of attention. Rows whose sequences Options.SeqLen knows are that many sequences.
 func (o *Options) attention(n *Node) (int64, bool) {
 	a, ok := o.Attends(n)
 	if !ok {
@@ -87,10 +85,9 @@ func (o *Options) attention(n *Node) (int64, bool) {
 	return int64(a.PerPair * a.Pairs(t, s) * count), true
 }
 
-// unfused is the products and the traffic of attention whose scores go through memory: products of all
-// queries with all keys of a sequence, and Options.Scores passes over what they give, of which the backward
-// makes twice as many. Where recompute is selective the scores are not kept, and the backward does the
-// forward once more.
+// unfused is the products and the traffic of attention whose scores go through memory: products of all queries with
+// all keys of a sequence, and Options.Scores passes over what they give, of which the backward makes twice as many.
+// Where recompute is selective the scores are not kept, and the backward does the forward once more.
 func (o *Options) unfused(n *Node) (p []kernels.Product, bytes int64, ok bool) {
 	a, ok := o.Attends(n)
 	if !ok || o.Scores == 0 || n.cut != nil {

@@ -34,8 +34,7 @@ type parcel struct {
 	shape  map[*tensor.Tensor]*tensor.Tensor // views of it
 }
 
-// parcels are a call's operands by where they lie on the host: what shares storage there does so on the
-// device.
+// parcels are a call's operands by where they lie on the host: what shares storage there does so on the device.
 type parcels map[storage]*parcel
 
 type storage struct {
@@ -90,8 +89,7 @@ func (c carried) call(k *kernels.Call, at parcels) *kernels.Call {
 	return out
 }
 
-// Run implements kernels.Backend. All operands are compared and copied back, so that a change to an input
-// shows as one.
+// Run implements kernels.Backend. All operands are compared and copied back, so that a change to an input shows as one.
 func (c carried) Run(k *kernels.Call) {
 	if kernels.Check(k) != nil {
 		c.Device.Run(k) // panics

@@ -89,8 +89,7 @@ const convWhy = "float32 sums of some hundred products, in half precision by tra
 // convHalf is that part of a rounding.
 const convHalf = 0.004
 
-// spaceCases are convolutions over space with and without bias, and both gradients, over all of the
-// shapes.
+// spaceCases are convolutions over space with and without bias, and both gradients, over all of the shapes.
 func spaceCases() []Case {
 	var l []Case
 	for _, s := range spaceShapes {

@@ -8,8 +8,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// delayedCases are products whose scales follow from magnitudes of steps before, the magnitudes, and
-// histories of them.
+// delayedCases are products whose scales follow from magnitudes of steps before, the magnitudes, and histories of them.
 func delayedCases() (l []Case) {
 	for _, recipe := range []string{"delayed", "delayed_e4m3"} {
 		p, err := kernels.PrecisionOf(recipe)

@@ -7,8 +7,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// deltaShape is packed sequences for the delta rule: lengths, key heads, value heads, widths, and how fast
-// states decay.
+// deltaShape is packed sequences for the delta rule: lengths, key heads, value heads, widths, and how
+// fast states decay.
 type deltaShape struct {
 	lens       []int
 	h, n, d, e int
@@ -28,8 +28,7 @@ var deltaShapes = []deltaShape{
 	{lens: []int{77}, h: 1, n: 2, d: 128, e: 96, fast: 0.05},
 }
 
-// operands makes random operands of the delta rule; fast scales the gates, which decide how soon a
-// state fades.
+// operands makes random operands of the delta rule; fast scales the gates, which decide how soon a state fades.
 func (s deltaShape) operands(g *gen) (l tensors, a kernels.Attr) {
 	cu := cumulative(s.lens)
 	t := int(cu[len(cu)-1]) + s.extra
@@ -43,8 +42,7 @@ func (s deltaShape) operands(g *gen) (l tensors, a kernels.Attr) {
 
 const deltaWhy = "sums of some hundred products of unit rows with states, in another order"
 
-// deltaCases are the delta rule and its gradient over all shapes, with the gates and the
-// convolution before it.
+// deltaCases are the delta rule and its gradient over all shapes, with the gates and the convolution before it.
 func deltaCases() []Case {
 	var l []Case
 	for i, s := range deltaShapes {
@@ -124,8 +122,7 @@ func gateCases() []Case {
 	return l
 }
 
-// convCases are the causal convolution and its gradients, with empty sequences and rows beyond the
-// last one.
+// convCases are the causal convolution and its gradients, with empty sequences and rows beyond the last one.
 func convCases() []Case {
 	var l []Case
 	for _, s := range []deltaShape{

@@ -87,8 +87,7 @@ func lowCases() []Case {
 	return l
 }
 
-// uneven are numbers of which a tenth is far smaller, one in a hundred a hundred times as large, and a tenth
-// 0.
+// uneven are numbers of which a tenth is far smaller, one in a hundred a hundred times as large, and a tenth 0.
 func (g *gen) uneven(shape ...int) *tensor.Tensor {
 	wide := make([]float32, tensor.Len(shape))
 	for i := range wide {
@@ -150,8 +149,7 @@ func rowCases() []Case {
 	}})
 }
 
-// ropeCases are the table of angles and the turning of heads, in both directions and with both ways
-// to pair columns.
+// ropeCases are the table of angles and the turning of heads, in both directions and with both ways to pair columns.
 func ropeCases() []Case {
 	l := []Case{{Op: kernels.RopeTable, Name: "positions", Tol: 3e-7, Why: "cos and sin rounded once, times a factor",
 		Types: onlyF32, Call: func(g *gen) *kernels.Call {

@@ -20,8 +20,7 @@ func (g *gen) stats(have bool, make func(shape ...int) *tensor.Tensor, t int) *t
 	return nil
 }
 
-// modulateCases are scaling and shifting of rows by a table, for each kind of norm, with tables in
-// both types.
+// modulateCases are scaling and shifting of rows by a table, for each kind of norm, with tables in both types.
 func modulateCases() []Case {
 	var l []Case
 	for _, s := range rowSizes {

@@ -20,9 +20,8 @@ type maskShape struct {
 var none = int32(-1)
 
 // maskShapes: single rows, tiles of one row (any mask at all), holes within and across blocks of keys,
-// queries and whole blocks that see nothing, sequences that begin within a tile, windows that reach over
-// nothing, over a frame and over everything, frames in causal order, and masks on top of causality and
-// windows.
+// queries and whole blocks that see nothing, sequences that begin within a tile, windows that reach over nothing,
+// over a frame and over everything, frames in causal order, and masks on top of causality and windows.
 var maskShapes = []maskShape{
 	{attnShape: attnShape{q: []int{1}, k: []int{1}, h: 1, g: 1, d: 4, e: 4}, tile: 1, oneIn: 1},
 	{attnShape: attnShape{q: []int{}, k: []int{}, h: 1, g: 1, d: 4, e: 4, extra: 2}, tile: 8, oneIn: 1},

@@ -19,8 +19,7 @@ type gen struct {
 	guards []guard
 }
 
-// guard is the storage around one operand, filled with 0xff (NaN): it must stay so, and what is read from it
-// shows.
+// guard is the storage around one operand, filled with 0xff (NaN): it must stay so, and what is read from it shows.
 type guard struct{ before, after []byte }
 
 const guardBytes = 192

@@ -16,8 +16,7 @@ import (
 var epilogueSizes = [][3]int{{1, 64, 40}, {2, 8, 3}, {37, 104, 31}, {13, 40, 600}, {260, 528, 20},
 	{33, 1112, 9}, {20, 2200, 7}, {0, 16, 8}, {9, 24, 0}}
 
-// epilogues holds that operations behind a product give the bits they give alone, whatever part of it they
-// run on.
+// epilogues holds that operations behind a product give the bits they give alone, whatever part of it they run on.
 func epilogues(t *testing.T, b kernels.Backend) {
 	for _, a := range activations {
 		for _, s := range epilogueSizes {

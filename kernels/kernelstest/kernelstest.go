@@ -1,6 +1,5 @@
-// Package kernelstest is the conformance suite of kernel backends: each backend's test calls Run. Every
-// operation has cases here, compared with kernels/ref, and golden tensors made with PyTorch for those that
-// PyTorch has.
+// Package kernelstest is the conformance suite of kernel backends: each backend's test calls Run. Every operation has
+// cases here, compared with kernels/ref, and golden tensors made with PyTorch for those that PyTorch has.
 package kernelstest
 
 import (
@@ -29,13 +28,11 @@ type Case struct {
 	Half float64 // for intermediate results that a backend may round to the activation dtype
 	Why  string  // what bounds the error
 	Work int     // an output that is scratch, if not 0: what is left in it is not compared
-	// Terms is the size of the terms that a result is the difference of, where that may be far above the
-	// result.
+	// Terms is the size of the terms that a result is the difference of, where that may be far above the result.
 	Terms float64
 	// Types are the activation dtypes to run; nil for all three.
 	Types []tensor.DType
-	// Leaky operations may spread a NaN to results that do not depend on it (masked scores times a NaN
-	// value).
+	// Leaky operations may spread a NaN to results that do not depend on it (masked scores times a NaN value).
 	Leaky bool
 }
 

@@ -5,10 +5,9 @@ import "math"
 // whitenEps is added to the variance of advantages, as in verl.
 const whitenEps = 1e-8
 
-// estimated is generalised advantage estimation (arXiv:1506.02438): backwards over an answer's tokens,
-// δ = r + γ·V' − V, A = δ + γλ·A', with 0 behind the last. Returns are A + V, and advantages are then whitened
-// over the tokens of all answers. The reward of a token is −kl·(ℓ − ℓ'), and that of the answer comes with the
-// last.
+// estimated is generalised advantage estimation (arXiv:1506.02438): backwards over an answer's tokens, δ = r + γ·V' −
+// V, A = δ + γλ·A', with 0 behind the last. Returns are A + V, and advantages are then whitened over the tokens of all
+// answers. The reward of a token is −kl·(ℓ − ℓ'), and that of the answer comes with the last.
 func estimated(p *Params, all []Drawn) (advantages, returns [][]float64) {
 	n, sum, squares := 0.0, 0.0, 0.0
 	for _, d := range all {

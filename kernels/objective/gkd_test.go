@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDivergences: divergences of a student from a teacher and their gradients are TRL's
-// (bench/golden/gkd.py).
+// TestDivergences: divergences of a student from a teacher and their gradients are TRL's (bench/golden/gkd.py).
 func TestDivergences(t *testing.T) {
 	text, err := os.ReadFile("testdata/gkd.json")
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package objective
 
-// ipo regresses the difference of rewards; they are means over tokens, as its authors have said since and
-// TRL has it.
+// ipo regresses the difference of rewards; they are means over tokens, as its authors have said since and TRL has it.
 var _ = register(Loss{Name: "ipo", Source: "arXiv:2310.12036", Reference: true,
 	Doc: "((S_c − S'_c)/n_c − (S_r − S'_r)/n_r − 1/(2β))²", Reads: []string{"beta", "sft_weight"},
 	Of: pairwise(func(p *Params, c, r *Side) (loss, dc, dr float64) {

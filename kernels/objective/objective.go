@@ -42,8 +42,7 @@ func ParamsOf(v []float32) Params {
 		Temperature: wide(v[15]), Pooling: wide(v[16])}
 }
 
-// wide is the number with the fewest digits that rounds to a float32, as a file has it: 0.1 and not
-// 0.100000001.
+// wide is the number with the fewest digits that rounds to a float32, as a file has it: 0.1 and not 0.100000001.
 func wide(x float32) float64 {
 	var v float64
 	if _, err := fmt.Sscan(fmt.Sprint(x), &v); err != nil {
@@ -91,8 +90,7 @@ type Loss struct {
 	Judged bool
 	// Prompts says that the loss of a language model counts the tokens of the prompt too.
 	Prompts bool
-	// Held says that the derivatives leave out what some part of the loss changes by, so that they are not
-	// its own.
+	// Held says that the derivatives leave out what some part of the loss changes by, so that they are not its own.
 	Held bool
 	// Part says that it is a part of another loss, and not one to train by.
 	Part bool

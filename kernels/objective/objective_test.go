@@ -30,8 +30,7 @@ func drawnRows(rng *rand.Rand, score bool) *Rows {
 	return r
 }
 
-// TestGradients: every loss's derivatives are those of finite differences, and a row of no sequence has
-// none.
+// TestGradients: every loss's derivatives are those of finite differences, and a row of no sequence has none.
 func TestGradients(t *testing.T) {
 	for _, name := range Known() {
 		l := Lookup(name)

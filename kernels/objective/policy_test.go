@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPolicyGolden: losses of policies, their gradients by log-probabilities, and advantages are TRL's
-// (bench/golden/policy.py).
+// TestPolicyGolden: losses of policies, their gradients by log-probabilities, and advantages
+// are TRL's (bench/golden/policy.py).
 func TestPolicyGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/policy.json")
 	require.NoError(t, err)

@@ -72,9 +72,8 @@ func (k key) String() string {
 	return fmt.Sprintf("%s %s, %s%s", k.op, shape(k.dims[:k.first]), shape(k.dims[k.first:k.n]), k.then)
 }
 
-// Flops is the floating-point operations of a call that its contract counts, 0 for one that is bound by
-// memory. Those of attention are of the pairs that see each other, in every sequence; a contract knows only
-// the packed shape.
+// Flops is the floating-point operations of a call that its contract counts, 0 for one that is bound by memory.
+// Those of attention are of the pairs that see each other, in every sequence; a contract knows only the packed shape.
 func Flops(c *kernels.Call) float64 {
 	s, ok := kernels.Lookup(c.Op)
 	if !ok || s.Flops == nil {

@@ -15,8 +15,7 @@ import (
 // Phase is what a job is part of.
 type Phase uint8
 
-// The phases of a step, which a lane's jobs are of one after the other, and Save, which may go on beside
-// them.
+// The phases of a step, which a lane's jobs are of one after the other, and Save, which may go on beside them.
 const (
 	Forward Phase = iota
 	Backward
@@ -76,8 +75,7 @@ func (r *Recorder) room() bool {
 	return true
 }
 
-// begin notes that a job of a step has begun. A step lasts from its first job on any lane to that of the
-// next.
+// begin notes that a job of a step has begun. A step lasts from its first job on any lane to that of the next.
 func (r *Recorder) begin(step, at int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

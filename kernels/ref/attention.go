@@ -121,8 +121,7 @@ func attend(c *kernels.Call, m mask, place []int32) {
 	store(c.Out[1], lse)
 }
 
-// attendBwd sets dq, dk and dv of softmax(F[0]·q·kᵀ)·v from lse and delta = Σ do·o, with the slope of a
-// soft cap.
+// attendBwd sets dq, dk and dv of softmax(F[0]·q·kᵀ)·v from lse and delta = Σ do·o, with the slope of a soft cap.
 func attendBwd(c *kernels.Call, m mask, place []int32) {
 	do, q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), loadHeads(c.In[3]), loadHeads(c.In[4])
 	lse := load(c.In[5])

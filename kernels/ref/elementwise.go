@@ -69,9 +69,8 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// dropout sets y[i,e] = 0 with probability p = F[0], and x[i,e]/(1−p) otherwise. The chance is a hash of
-// the row's key, the site I[0] and the element's place in its row, so that it depends on the sample and on
-// nothing else.
+// dropout sets y[i,e] = 0 with probability p = F[0], and x[i,e]/(1−p) otherwise. The chance is a hash of the row's key,
+// the site I[0] and the element's place in its row, so that it depends on the sample and on nothing else.
 func dropout(c *kernels.Call) {
 	p := c.Attr.F[0]
 	x, key := load(c.In[0]), c.In[1].I64()

@@ -11,9 +11,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestLossesOfLogits compares the gradients of the losses that logits of a router have with finite
-// differences: steps of 1e-3 of losses around 1 in float32 leave an error of some 1e-4. A loss of even use
-// is what its formula gives.
+// TestLossesOfLogits compares the gradients of the losses that logits of a router have with finite differences: steps
+// of 1e-3 of losses around 1 in float32 leave an error of some 1e-4. A loss of even use is what its formula gives.
 func TestLossesOfLogits(t *testing.T) {
 	const rows, e, k = 12, 5, 2
 	r := rand.New(rand.NewPCG(5, 6))

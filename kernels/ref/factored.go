@@ -59,8 +59,8 @@ func adafactor(c *kernels.Call) {
 	}
 }
 
-// moments moves the mean squares of rows and columns towards those of g, and gives the second moments that they
-// stand for.
+// moments moves the mean squares of rows and columns towards those of g, and gives the second moments that
+// they stand for.
 func moments(g, row, col []float64, by float64) []float64 {
 	n, k := len(row), len(col)
 	mean := 0.0

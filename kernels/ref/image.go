@@ -266,8 +266,7 @@ func under(at kernels.Attr, rank, n int) float64 {
 	return float64(size)
 }
 
-// largest is the input of a window, of channel j, that has the largest number: the first of them, and a NaN
-// before any.
+// largest is the input of a window, of channel j, that has the largest number: the first of them, and a NaN before any.
 func largest(x []float64, in []int, d, j int) (at int, v float64) {
 	at, v = -1, math.Inf(-1)
 	for _, i := range in {

@@ -17,9 +17,8 @@ func sumSquares(c *kernels.Call) {
 	storeOrAdd(c.Out[0], []float64{s}, c.Attr.I[0])
 }
 
-// adamW updates p, m and v in place (arXiv:1711.05101): decay first, then the step from moments corrected
-// by the factors that hyper holds. Gradients are multiplied by the clip factor; if any rank saw an
-// overflow, nothing changes.
+// adamW updates p, m and v in place (arXiv:1711.05101): decay first, then the step from moments corrected by the
+// factors that hyper holds. Gradients are multiplied by the clip factor; if any rank saw an overflow, nothing changes.
 func adamW(c *kernels.Call) { adamWOf(c, store) }
 
 // adamWNarrow keeps moments in bf16.

@@ -46,8 +46,7 @@ func (x indexer) score(a, j int) (s float64) {
 	return x.scale * s
 }
 
-// indexTopK sets the keys of the best index scores of each query, in the order of the keys; ties go to the
-// earlier one.
+// indexTopK sets the keys of the best index scores of each query, in the order of the keys; ties go to the earlier one.
 func indexTopK(c *kernels.Call) {
 	x, see, idx := indexerOf(c.In[0], c.In[1], c.In[2], c.Attr.F[0]), c.In[3].I32(), c.Out[0].I32()
 	n := c.Out[0].Shape[1]

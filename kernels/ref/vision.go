@@ -19,8 +19,7 @@ func init() {
 	}
 }
 
-// layerNorm sets y = (x − mean)·rstd·w + b over the last axis, and returns mean and rstd by row
-// (arXiv:1607.06450).
+// layerNorm sets y = (x − mean)·rstd·w + b over the last axis, and returns mean and rstd by row (arXiv:1607.06450).
 func layerNorm(c *kernels.Call) {
 	x, w, d := load(c.In[0]), load(c.In[1]), lastDim(c.In[0])
 	b := make([]float64, d)

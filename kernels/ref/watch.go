@@ -78,9 +78,8 @@ type sample struct {
 	turned        bool
 }
 
-// both are the numbers of the sample as they are and as they are turned and rounded, which a product of such does
-// not see, by what a product has for each and
-// then by what it sums; what was lost is added to the errors of the product.
+// both are the numbers of the sample as they are and as they are turned and rounded, which a product of such does not
+// see, by what a product has for each and then by what it sums; what was lost is added to the errors of the product.
 func (s sample) both(g kernels.Grain, e []float64, product int) (whole, low [][]float64) {
 	all := load(s.of)
 	width := lastDim(s.of)

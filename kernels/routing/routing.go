@@ -69,9 +69,8 @@ func (r Router) Worker(experts int) *Worker {
 		order: make([]int, 0, experts), kept: make([]int, 0, n), stays: make([]bool, n)}
 }
 
-// Row writes the chosen experts of one token, the best first, and their weights. A bias, or nil, is added to
-// scores for choosing. Of equal scores the lower number wins; a score that is not a number counts as the
-// greatest, as in PyTorch.
+// Row writes the chosen experts of one token, the best first, and their weights. A bias, or nil, is added to scores for
+// choosing. Of equal scores the lower number wins; a score that is not a number counts as the greatest, as in PyTorch.
 func (w *Worker) Row(logits, bias []float32, idx []int32, weights []float32) {
 	w.Scores(logits)
 	if w.r.Score == SoftmaxChosen {
@@ -306,8 +305,7 @@ func (w *Worker) SharesGradient(logits []float32, dshares []float64, dlogits []f
 	w.back(logits, ds, dlogits)
 }
 
-// Sums adds up, over the tokens of logits, how often each expert is among the k best, and the experts'
-// shares.
+// Sums adds up, over the tokens of logits, how often each expert is among the k best, and the experts' shares.
 func (w *Worker) Sums(logits []float32, k int, counts, shares []float64) {
 	e := len(w.scores)
 	for i := 0; i < len(logits); i += e {

@@ -89,8 +89,7 @@ func (t *Writer) Write(p Place, experts []int32) error {
 // Flush hands everything to the file.
 func (t *Writer) Flush() error { return t.w.Flush() }
 
-// Trace is a trace that is read. Of a place that was written twice, since a run went back, the later one
-// counts.
+// Trace is a trace that is read. Of a place that was written twice, since a run went back, the later one counts.
 type Trace struct {
 	Header Header
 	Places []Place // in the order in which they were written first

@@ -32,8 +32,7 @@ func (d DType) String() string { return dtypes[d].name }
 // Float reports whether d is a floating-point type that activations may have.
 func (d DType) Float() bool { return d <= F64 }
 
-// ParseDType is the inverse of String; it also takes the long names fp32, bf16, fp16, float32, bfloat16,
-// float16.
+// ParseDType is the inverse of String; it also takes the long names fp32, bf16, fp16, float32, bfloat16, float16.
 func ParseDType(s string) (DType, error) {
 	alias := map[string]DType{"fp32": F32, "float32": F32, "bfloat16": BF16, "fp16": F16, "float16": F16}
 	if d, ok := alias[s]; ok {

@@ -42,8 +42,7 @@ func F16Value(b uint16) float32 {
 	return math.Float32frombits(sign | (e+112)<<23 | m<<13)
 }
 
-// RoundOdd converts x to float32 with "round to odd", so that a further rounding to bf16 or f16 rounds x
-// itself once.
+// RoundOdd converts x to float32 with "round to odd", so that a further rounding to bf16 or f16 rounds x itself once.
 func RoundOdd(x float64) float32 {
 	r := float32(x)
 	if float64(r) == x || x != x {

@@ -2,9 +2,8 @@ package tensor
 
 import "slices"
 
-// Holes is what is free of a range of addresses: parts are taken from the smallest hole that has them,
-// and what is given back joins its neighbours. The zero value has nothing; the caller sees to it that
-// only one goroutine uses it.
+// Holes is what is free of a range of addresses: parts are taken from the smallest hole that has them, and what is
+// given back joins its neighbours. The zero value has nothing; the caller sees to it that only one goroutine uses it.
 type Holes struct {
 	free []hole // in order, never touching
 	used int    // bytes

@@ -6,9 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAtPeak: a pool tells who held what when most was live, by name and block, though some of it has gone
-// and others have come since; what it held before it was asked to is not among it. A pool that is not asked
-// knows nothing.
+// TestAtPeak: a pool tells who held what when most was live, by name and block, though some of it has gone and others
+// have come since; what it held before it was asked to is not among it. A pool that is not asked knows nothing.
 func TestAtPeak(t *testing.T) {
 	p := NewPool("p", 0)
 	make := func(name string, n int) *Tensor {

@@ -70,9 +70,8 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Pool hands out buffers of one rank. Freed buffers are kept by size class and reused; what is live and what
-// is kept together never exceed the budget. Safe for concurrent use: receivers of a message release from
-// their own goroutine.
+// Pool hands out buffers of one rank. Freed buffers are kept by size class and reused; what is live and what is kept
+// together never exceed the budget. Safe for concurrent use: receivers of a message release from their own goroutine.
 type Pool struct {
 	name       string
 	budget     int64 // bytes; 0 is unlimited
@@ -107,8 +106,7 @@ func NewPool(name string, budget int64) *Pool {
 	return &Pool{name: name, budget: budget, free: map[int][][]byte{}}
 }
 
-// Poison makes freed storage unreadable garbage (all bits set: NaN), so that a use after release shows in
-// tests.
+// Poison makes freed storage unreadable garbage (all bits set: NaN), so that a use after release shows in tests.
 func (p *Pool) Poison() *Pool { p.poison = true; return p }
 
 // class rounds up to 1/32 of a power of two: at most 3.2 % of a buffer is waste.

@@ -80,8 +80,7 @@ func (t *Tensor) onHost() {
 // Bytes is the storage of the elements, which must be the host's.
 func (t *Tensor) Bytes() []byte { t.onHost(); return t.data }
 
-// Alias returns a tensor over the same storage with another shape of as many elements; it holds its own
-// reference.
+// Alias returns a tensor over the same storage with another shape of as many elements; it holds its own reference.
 func (t *Tensor) Alias(shape ...int) *Tensor {
 	if Len(shape) != t.Len() {
 		panic(fmt.Sprintf("tensor: alias of %v as %v", t.Shape, shape))

@@ -26,8 +26,7 @@ func (p *Plugin) operationsOf(t testing.TB) func(kernels.Op) bool {
 	return func(op kernels.Op) bool { return d.ops[op] != 0 }
 }
 
-// conforms holds all operations of a plug-in to their definitions; operands that it refuses are the
-// processor's.
+// conforms holds all operations of a plug-in to their definitions; operands that it refuses are the processor's.
 func conforms(t *testing.T, path string) {
 	p, err := Load(path)
 	require.NoError(t, err)

@@ -42,8 +42,7 @@ func build(t testing.TB, name, text string, flags ...string) string {
 	return out
 }
 
-// opened opens a device of a plug-in; what it does not have runs on the definition, and is named in the
-// buffer.
+// opened opens a device of a plug-in; what it does not have runs on the definition, and is named in the buffer.
 func opened(t testing.TB, path string, index int) (*accel.Device, *bytes.Buffer) {
 	t.Helper()
 	p, err := Load(path)
@@ -131,8 +130,7 @@ func TestTutorial(t *testing.T) {
 	require.Contains(t, said.String(), "operation scale runs on the processor")
 }
 
-// TestRefused: tables and answers that cannot be right are refused when a plug-in is opened, each with
-// its reason.
+// TestRefused: tables and answers that cannot be right are refused when a plug-in is opened, each with its reason.
 func TestRefused(t *testing.T) {
 	tutorial, err := os.ReadFile("plugin/tutorial.c")
 	require.NoError(t, err)

@@ -40,8 +40,7 @@ func (k Kind) Micro() bool {
 	return k != None && k != Unshard && k != Reshard && k != Reduce && k != Step
 }
 
-// Action is one step of one stage; its text form "2F0" is stage 2, forward, microbatch 0, and "2F0.3" its
-// chunk 3.
+// Action is one step of one stage; its text form "2F0" is stage 2, forward, microbatch 0, and "2F0.3" its chunk 3.
 type Action struct {
 	Kind  Kind
 	Stage int16

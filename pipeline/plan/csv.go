@@ -115,8 +115,7 @@ func (p *Program) WriteCSV(out io.Writer) error {
 	return err
 }
 
-// Work is the program without messages and gathers, which whoever carries it out does by itself: F, B, I and
-// W alone.
+// Work is the program without messages and gathers, which whoever carries it out does by itself: F, B, I and W alone.
 func (p *Program) Work() *Program {
 	q := *p
 	q.Rows = make([][]Entry, len(p.Rows))

@@ -2,19 +2,17 @@
 //
 // # What it is
 //
-// A [Program] is the order of actions of every rank of one pipeline for one step; an [Action] is a pass of
-// a stage over a microbatch (F the forward, B the whole backward, I and W its halves for inputs and
-// weights), a message, or the optimizer step. The text form is PyTorch's pipelining notation: 2F0, 0W3,
-// (0F7;7B3)OVERLAP_F_B; chunk 3 of a long sequence is 2F0.3. The package performs no I/O and knows neither
-// models nor time.
+// A [Program] is the order of actions of every rank of one pipeline for one step; an [Action] is a pass of a
+// stage over a microbatch (F the forward, B the whole backward, I and W its halves for inputs and weights),
+// a message, or the optimizer step. The text form is PyTorch's pipelining notation: 2F0, 0W3, (0F7;7B3)OVERLAP_F_B;
+// chunk 3 of a long sequence is 2F0.3. The package performs no I/O and knows neither models nor time.
 //
 // # How it is used
 //
-// A builder of pipeline/schedule makes a program, [Program.Check] proves it, [Program.Lower] makes the
-// messages between stages actions of their own, and the behaviours of actors/core carry it out, on devices
-// (actors/host) or in virtual time (sim). [Program.Evaluate] gives the times of a program under costs in
-// closed form, for searches that ask thousands of times; [Ledger] replays which activations are alive, for
-// memory.
+// A builder of pipeline/schedule makes a program, [Program.Check] proves it, [Program.Lower] makes the messages
+// between stages actions of their own, and the behaviours of actors/core carry it out, on devices (actors/host) or in
+// virtual time (sim). [Program.Evaluate] gives the times of a program under costs in closed form, for searches that ask
+// thousands of times; [Ledger] replays which activations are alive, for memory.
 //
 // # What always holds of a checked program
 //

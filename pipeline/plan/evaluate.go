@@ -30,8 +30,7 @@ func (t *Timing) BubbleLongest() float64 { return 1 - t.mostBusy()/t.Longest }
 // BubbleMakespan is the idle share of the whole step.
 func (t *Timing) BubbleMakespan() float64 { return 1 - t.mostBusy()/t.Makespan }
 
-// mostBusy is the time that the busiest rank computes, a bound that no order of the same actions
-// can beat.
+// mostBusy is the time that the busiest rank computes, a bound that no order of the same actions can beat.
 func (t *Timing) mostBusy() (b float64) {
 	for _, x := range t.Busy {
 		b = max(b, x)
@@ -84,9 +83,8 @@ func (c *Costs) Of(a Action) float64 {
 	return t
 }
 
-// entry is the time of an entry. Two actions that run together take their sum times Pair, which is
-// below 1 where one's communication hides behind the other's computing; 0 means that it was not
-// given.
+// entry is the time of an entry. Two actions that run together take their sum times Pair, which is below 1 where one's
+// communication hides behind the other's computing; 0 means that it was not given.
 func (c *Costs) entry(e Entry) float64 {
 	if e.With.Kind == None {
 		return c.Of(e.Action)
@@ -98,8 +96,7 @@ func (c *Costs) entry(e Entry) float64 {
 	return both
 }
 
-// Evaluate runs the program as soon as its order and its waits allow. It fails with a *CheckError at a
-// deadlock.
+// Evaluate runs the program as soon as its order and its waits allow. It fails with a *CheckError at a deadlock.
 func (p *Program) Evaluate(c Costs) (*Timing, error) {
 	if err := c.Check(len(p.StageRank)); err != nil {
 		return nil, err

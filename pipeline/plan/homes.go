@@ -23,8 +23,7 @@ func newGangs(p *Program) *gangs {
 		pc: make([]int, len(p.Rows)), free: make([]float64, len(p.Rows))}
 }
 
-// ready reports whether the entry at row r can run: the whole group has come to it, and what it needs has
-// ended.
+// ready reports whether the entry at row r can run: the whole group has come to it, and what it needs has ended.
 func (g *gangs) ready(r int) (e Entry, rows []int, ok bool) {
 	e = g.p.Rows[r][g.pc[r]]
 	rows = g.p.Home(int(e.Stage), int(e.Micro))
@@ -146,8 +145,7 @@ func (p *Program) strange(r int, a Action) string {
 	return fmt.Sprintf("belongs to rows %v", p.Home(int(a.Stage), int(a.Micro)))
 }
 
-// stuck is the deadlock at which run ended, or nil: the cycle of waits from the first row that did not come
-// to its end.
+// stuck is the deadlock at which run ended, or nil: the cycle of waits from the first row that did not come to its end.
 func (g *gangs) stuck() error {
 	for r := range g.p.Rows {
 		if g.pc[r] < len(g.p.Rows[r]) {
@@ -157,8 +155,7 @@ func (g *gangs) stuck() error {
 	return nil
 }
 
-// cycle explains why row r cannot go on, by following who waits for whom until a row comes again or
-// one has ended.
+// cycle explains why row r cannot go on, by following who waits for whom until a row comes again or one has ended.
 func (g *gangs) cycle(r int) string {
 	var path []string
 	seen := map[int]int{}

@@ -66,8 +66,7 @@ func (l *Ledger) End(row int, a Action, after int64) {
 	}
 }
 
-// Lend says that a row hands storage over, which holders, itself among them if it needs it longer, have yet
-// to let go.
+// Lend says that a row hands storage over, which holders, itself among them if it needs it longer, have yet to let go.
 func (l *Ledger) Lend(row int, k Loan, bytes int64, holders int) {
 	if holders == 0 || bytes == 0 {
 		return

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// CheckMessages proves the messages that a table writes out beside its actions; a table without any is
-// proved by Check alone. Every value that goes to another rank is sent once and received once, behind
-// the action that makes it and ahead of the one that needs it, and the ranks come to an end even where a
-// SEND returns only when its RECV is reached.
+// CheckMessages proves the messages that a table writes out beside its actions; a table without any is proved by Check
+// alone. Every value that goes to another rank is sent once and received once, behind the action that makes it and
+// ahead of the one that needs it, and the ranks come to an end even where a SEND returns only when its RECV is reached.
 func (p *Program) CheckMessages() error {
 	if !p.messaged() {
 		return nil

@@ -179,8 +179,7 @@ func TestGang(t *testing.T) {
 		"rank 0 at 0F0 waits for 0F0 of rank 1; rank 1 at 0F1 waits for 0F1 of rank 0")
 }
 
-// TestDeadlock: an error shows the cycle and nothing else, also where the first rank that is stuck only
-// waits for it.
+// TestDeadlock: an error shows the cycle and nothing else, also where the first rank that is stuck only waits for it.
 func TestDeadlock(t *testing.T) {
 	p, err := plan.ParseCSV(strings.NewReader("0F0,0B0\n1F0,1B0\n2B0,2F0\n"))
 	require.NoError(t, err)

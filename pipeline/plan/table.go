@@ -18,8 +18,7 @@ const (
 	halves
 )
 
-// newTable numbers the halves of all actions densely, so that walks over a program index slices and
-// need no maps.
+// newTable numbers the halves of all actions densely, so that walks over a program index slices and need no maps.
 func newTable(p *Program) *table {
 	t := &table{p: p, chunks: 1}
 	for m := range p.Micro {

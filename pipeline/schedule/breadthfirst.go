@@ -11,9 +11,8 @@ var _ = register(Schedule{
 	Live: func(s Shape, rank int) int { return 2 * s.Micro * s.Loops },
 })
 
-// breadthFirst runs every microbatch through one of a rank's stages before the next, and back: gpipe with
-// the smaller bubble of several stages a rank. Gradients of a stage are complete early, which suits sharded
-// parameters.
+// breadthFirst runs every microbatch through one of a rank's stages before the next, and back: gpipe with the smaller
+// bubble of several stages a rank. Gradients of a stage are complete early, which suits sharded parameters.
 func breadthFirst(s Shape) (*plan.Program, error) {
 	p := placed(s, s.Loops, func(stage int) int { return stage % s.Ranks })
 	for r := range s.Ranks {

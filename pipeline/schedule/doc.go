@@ -20,6 +20,5 @@
 //
 // # Where to begin
 //
-// schedule.go has the types, onefoneb.go is the shortest real schedule, greedy ones such as zbauto.go
-// decide by costs.
+// schedule.go has the types, onefoneb.go is the shortest real schedule, greedy ones such as zbauto.go decide by costs.
 package schedule

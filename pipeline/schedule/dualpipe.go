@@ -37,8 +37,7 @@ var _ = register(Schedule{
 	Live: func(s Shape, rank int) int { return 2 * (2*s.Ranks + 1) }, LiveBound: true,
 })
 
-// unchunked is an error if a microbatch is split into chunks, for schedules that have no order for
-// them.
+// unchunked is an error if a microbatch is split into chunks, for schedules that have no order for them.
 func unchunked(s Shape) error {
 	for m, k := range s.Split {
 		if k > 1 {
@@ -116,8 +115,8 @@ func dualRow(near, far, outer, inner, pairs, micro int) []plan.Entry {
 	return d.row
 }
 
-// dual adds DualPipe's moves to a row: whole backwards, pairs, and weight gradients put off in one queue of
-// both stages.
+// dual adds DualPipe's moves to a row: whole backwards, pairs, and weight gradients put off in one queue
+// of both stages.
 type dual struct {
 	vRow
 	owed []plan.Entry

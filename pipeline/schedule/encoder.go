@@ -28,10 +28,9 @@ type Part struct {
 	Fill bool
 }
 
-// Compose puts the parts' forwards and backwards into the decoder's program: every row keeps the decoder's
-// order, so the rows of a tensor-parallel group still take their collectives in one order. With Fill a
-// part's work goes where its rows would be idle; it is placed by running all in time, so the result has no
-// cycle of waits.
+// Compose puts the parts' forwards and backwards into the decoder's program: every row keeps the decoder's order,
+// so the rows of a tensor-parallel group still take their collectives in one order. With Fill a part's work goes where
+// its rows would be idle; it is placed by running all in time, so the result has no cycle of waits.
 func Compose(decoder *plan.Program, e Parts) (*plan.Program, error) {
 	for i, p := range e.List {
 		if len(p.Groups) == 0 || e.Width < 1 {
@@ -119,8 +118,7 @@ type placing struct {
 // newComposer prepares to merge the stages of encoders into the pipeline dec of the decoder. The
 // encoders' stages come first, so that the decoder's keep their order behind them.
 func newComposer(dec *plan.Program, e Parts, way try) *composer {
-	// A rank of the decoder's pipeline stands for Width ranks, and encoders may have ranks of their
-	// own.
+	// A rank of the decoder's pipeline stands for Width ranks, and encoders may have ranks of their own.
 	rows := len(dec.Rows)*e.Width + e.Own
 	c := &composer{dec: dec, e: e, try: way, pc: make([]int, len(dec.Rows)), free: make([]float64, rows),
 		ends: map[plan.Action]float64{}}

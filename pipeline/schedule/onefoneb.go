@@ -14,10 +14,9 @@ var _ = register(Schedule{
 	},
 })
 
-// oneFOneB alternates one forward and one backward once each rank's warm-up forwards are in. It takes as
-// long as gpipe and holds at most ranks-r activations on rank r, or twice as many if both are one entry:
-// what such an entry gives comes when all of it has ended, so that a microbatch's way to the last stage and
-// back has twice as many entries.
+// oneFOneB alternates one forward and one backward once each rank's warm-up forwards are in. It takes as long as gpipe
+// and holds at most ranks-r activations on rank r, or twice as many if both are one entry: what such an entry gives
+// comes when all of it has ended, so that a microbatch's way to the last stage and back has twice as many entries.
 func oneFOneB(s Shape) (*plan.Program, error) {
 	if s.Pairs {
 		return interleaved(s)

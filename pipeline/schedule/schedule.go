@@ -22,13 +22,11 @@ type Shape struct {
 	Costs *plan.Costs // by stage, nil is the same for all; schedules that follow costs say so
 	// a forward and a backward of the steady phase are one entry, whose segments alternate
 	Pairs bool
-	// most activations a rank may hold, in those of one microbatch on one rank; 0 is the schedule's own
-	// limit
+	// most activations a rank may hold, in those of one microbatch on one rank; 0 is the schedule's own limit
 	Memory float64
 }
 
-// Unit is what the passes of a rank's whole share of the model take for one microbatch, the same on every
-// rank.
+// Unit is what the passes of a rank's whole share of the model take for one microbatch, the same on every rank.
 type Unit struct{ F, I, W float64 }
 
 // Sum is the work of a microbatch.
@@ -37,15 +35,14 @@ func (u Unit) Sum() float64 { return u.F + u.I + u.W }
 // Measure is what a claim on time is about.
 type Measure uint8
 
-// Makespan counts from the first start to the last end of all ranks; Longest is the longest span of one
-// rank.
+// Makespan counts from the first start to the last end of all ranks; Longest is the longest span of one rank.
 const (
 	Makespan Measure = iota
 	Longest
 )
 
-// Schedule is a builder together with what its paper claims, so that one test can hold every schedule to its
-// own claims.
+// Schedule is a builder together with what its paper claims, so that one test can hold every schedule to
+// its own claims.
 type Schedule struct {
 	Name  string
 	Paper string // arXiv id
@@ -63,9 +60,8 @@ type Schedule struct {
 	Of     Measure
 	AtMost bool
 	When   func(s Shape, u Unit) bool
-	// Live is the most activations that a rank holds, in half activations of one stage and chunk (F holds
-	// two, I gives one back and W the other). It is a bound for programs that follow costs, else exact for
-	// Micro ≥ 2·Ranks.
+	// Live is the most activations that a rank holds, in half activations of one stage and chunk (F holds two,
+	// I gives one back and W the other). It is a bound for programs that follow costs, else exact for Micro ≥ 2·Ranks.
 	Live      func(s Shape, rank int) int
 	LiveBound bool
 }
@@ -85,8 +81,7 @@ func register(s Schedule) struct{} {
 // Names lists the schedules in order.
 func Names() []string { return slices.Sorted(maps.Keys(all)) }
 
-// Trainable lists the schedules that training can carry out, in order: the others are for comparison in
-// simulations.
+// Trainable lists the schedules that training can carry out, in order: the others are for comparison in simulations.
 func Trainable() []string {
 	return slices.DeleteFunc(Names(), func(name string) bool { return !all[name].Runs })
 }

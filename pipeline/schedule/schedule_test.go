@@ -135,8 +135,7 @@ func TestZeroBubbleTables(t *testing.T) {
 	}
 }
 
-// TestDualPipeVGolden compares with the hash of torch.distributed.pipelining's table
-// (dualpipev_4rank_10mb.csv).
+// TestDualPipeVGolden compares with the hash of torch.distributed.pipelining's table (dualpipev_4rank_10mb.csv).
 func TestDualPipeVGolden(t *testing.T) {
 	p, err := Build("dualpipev", Shape{Ranks: 4, Micro: 10})
 	require.NoError(t, err)

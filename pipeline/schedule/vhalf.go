@@ -44,10 +44,9 @@ func powersOfTwo(s Shape, u Unit) bool {
 	return s.Ranks >= 4 && s.Ranks&(s.Ranks-1) == 0 && unitTimes(s, u)
 }
 
-// controllable repeats a building block: the starts of both forwards, then of the backwards of the second
-// and first stage. The block alone bounds what a rank holds; limit is that bound in microbatches. Of the
-// block's order and the one in which a rank may run its other stage's pass when that is ready earlier, the
-// shorter counts.
+// controllable repeats a building block: the starts of both forwards, then of the backwards of the second and first
+// stage. The block alone bounds what a rank holds; limit is that bound in microbatches. Of the block's order and the
+// one in which a rank may run its other stage's pass when that is ready earlier, the shorter counts.
 func controllable(s Shape, limit int, starts func(ranks, rank int) [4]int) (*plan.Program, error) {
 	if s.Memory > 0 {
 		limit = int(s.Memory)

@@ -79,9 +79,8 @@ func fillW(p *plan.Program, rows [][]plan.Action, c plan.Costs, limit int, eager
 	}
 }
 
-// open yields the passes of a row that may run next: the first, and the first of the rank's other stage:
-// always if the filler is eager, else once the forwards are over, when nothing is gained by waiting for the
-// steady order.
+// open yields the passes of a row that may run next: the first, and the first of the rank's other stage: always if the
+// filler is eager, else once the forwards are over, when nothing is gained by waiting for the steady order.
 func (f *filler) open(row []plan.Action, r int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if len(row) == 0 || !yield(0) || !f.eager && (row[0].Kind != plan.I || f.forwards[r] > 0) {

@@ -25,8 +25,7 @@ var _ = register(Schedule{
 	Live: limitOf(2), LiveBound: true,
 })
 
-// limitOf is the memory limit in half activations: the shape's own, or share times what 1F1B holds on its
-// first rank.
+// limitOf is the memory limit in half activations: the shape's own, or share times what 1F1B holds on its first rank.
 func limitOf(share int) func(s Shape, rank int) int {
 	return func(s Shape, rank int) int {
 		if s.Memory > 0 {
@@ -36,9 +35,8 @@ func limitOf(share int) func(s Shape, rank int) int {
 	}
 }
 
-// zbAuto is the automatic schedule of the paper's section 3.1 under a memory limit, by greedy construction
-// under eight combinations of its choices; the one with the shortest longest span wins, the earlier of
-// equals.
+// zbAuto is the automatic schedule of the paper's section 3.1 under a memory limit, by greedy construction under eight
+// combinations of its choices; the one with the shortest longest span wins, the earlier of equals.
 func zbAuto(s Shape, share int) (*plan.Program, error) {
 	limit := limitOf(share)(s, 0)
 	var best *plan.Program
@@ -60,8 +58,7 @@ func zbAuto(s Shape, share int) (*plan.Program, error) {
 	return best, nil
 }
 
-// greedy builds rows and their times together, one microbatch's round of forwards and backwards after the
-// other.
+// greedy builds rows and their times together, one microbatch's round of forwards and backwards after the other.
 type greedy struct {
 	s     Shape
 	p     *plan.Program
@@ -151,8 +148,7 @@ func (g *greedy) build() error {
 		}
 		for r := g.s.Ranks - 1; r >= 0; r-- {
 			g.fill(kI, r)
-			// Rank 0 has no forwards left to hide gaps behind, so it pays its debts before the next
-			// backward.
+			// Rank 0 has no forwards left to hide gaps behind, so it pays its debts before the next backward.
 			if r == 0 && g.n[kF][0] == g.s.Micro {
 				for g.n[kW][0] < g.n[kI][0] {
 					g.put(kW, 0)
@@ -204,8 +200,7 @@ func (g *greedy) warm() {
 	}
 }
 
-// forwards decides which ranks run a forward in this round: a rank may leave one out only if all before it
-// do.
+// forwards decides which ranks run a forward in this round: a rank may leave one out only if all before it do.
 func (g *greedy) forwards() []bool {
 	run := make([]bool, g.s.Ranks)
 	for r := range run {
@@ -217,9 +212,8 @@ func (g *greedy) forwards() []bool {
 	return run
 }
 
-// skips reports whether rank r, two forwards ahead of the next rank, should leave one out: it would end
-// after the next rank's backward, and waiting for that costs no more idle time than the worst rank has
-// anyway.
+// skips reports whether rank r, two forwards ahead of the next rank, should leave one out: it would end after the next
+// rank's backward, and waiting for that costs no more idle time than the worst rank has anyway.
 func (g *greedy) skips(r int) bool {
 	if !g.keepBack || r+1 == g.s.Ranks || g.n[kF][r] < g.n[kF][r+1]+2 {
 		return false

@@ -29,9 +29,8 @@ var _ = register(Schedule{
 // In the words of the field: zero bubble.
 func unitTimes(s Shape, u Unit) bool { return u.F == u.I && u.I == u.W && s.Micro >= 2*s.Ranks }
 
-// handmade is 1F1B with the weight gradients moved behind: each rank keeps as many microbatches in flight as
-// the first one, depth times what 1F1B keeps (less the last rank's one), and runs a W where the others would
-// idle.
+// handmade is 1F1B with the weight gradients moved behind: each rank keeps as many microbatches in flight as the first
+// one, depth times what 1F1B keeps (less the last rank's one), and runs a W where the others would idle.
 func handmade(s Shape, depth int) (*plan.Program, error) {
 	p := chain(s)
 	for r := range s.Ranks {

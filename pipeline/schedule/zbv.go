@@ -56,16 +56,14 @@ func zbv(s Shape) (*plan.Program, error) {
 	return p, nil
 }
 
-// vRow is a row under construction: passes of both stages are counted off, and one that is not possible is
-// left out.
+// vRow is a row under construction: passes of both stages are counted off, and one that is not possible is left out.
 type vRow struct {
 	near, far, micro int
 	n                [plan.Step][2]int
 	row              []plan.Entry
 }
 
-// add appends the next action of kind k on the near or the far stage of the row, unless that many
-// have run.
+// add appends the next action of kind k on the near or the far stage of the row, unless that many have run.
 func (v *vRow) add(k plan.Kind, which, before int) {
 	if v.n[k][which] < before {
 		v.row = append(v.row, entry(k, []int{v.near, v.far}[which], v.n[k][which]))

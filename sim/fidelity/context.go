@@ -10,8 +10,7 @@ import (
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
-// contextRows is the length of the one sequence of a microbatch that ranks share: attention is the most of
-// the work.
+// contextRows is the length of the one sequence of a microbatch that ranks share: attention is the most of the work.
 const contextRows = 512
 
 // ContextPaced compares rings of ranks that have one run of tokens of a sequence each with rings of ranks
@@ -28,8 +27,7 @@ func ContextPaced(bandwidth float64, real bool) (out []Overlapped, err error) {
 	return out, nil
 }
 
-// contextJob is a small model whose sequence is spread over the ranks of a ring, with or without
-// the zigzag order.
+// contextJob is a small model whose sequence is spread over the ranks of a ring, with or without the zigzag order.
 func contextJob(ranks int, zigzag bool) *layout.Design {
 	spec := family.Spec{Layers: 2, Hidden: 32, Inter: 32, Heads: 4, KV: 4, HeadDim: 8, Vocab: 64, Eps: 1e-6,
 		Rope: block.Rope{Dim: 8, Theta: 10000}, InitStd: 0.02}

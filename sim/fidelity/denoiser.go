@@ -68,8 +68,7 @@ func DenoiserAtScale(cfg *configs.Config, cluster string, devices []int) (out []
 	return out, nil
 }
 
-// encoding is what one sample takes a device of the machine to encode: its latents and the states of its
-// caption.
+// encoding is what one sample takes a device of the machine to encode: its latents and the states of its caption.
 func encoding(cfg *configs.Config, m *cost.Machine) (vae, text float64, err error) {
 	d := &cfg.Run.Diffusion
 	o := grad.Options{DType: tensor.BF16, NoGrad: true, Device: m.Kernels()}

@@ -29,8 +29,7 @@ import (
 type encoderLayout struct {
 	name string
 	plan func(tp int) *layout.PartPlan
-	// every tensor-parallel rank encodes the whole, as frameworks do that cannot send features: simulated
-	// only
+	// every tensor-parallel rank encodes the whole, as frameworks do that cannot send features: simulated only
 	alone bool
 }
 

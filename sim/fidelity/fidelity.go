@@ -209,9 +209,8 @@ func fidelityModel(hidden, vocab int) *family.Model {
 		HeadDim: hidden / 4, Vocab: vocab, Eps: 1e-6, Rope: block.Rope{Dim: hidden / 4, Theta: 10000}, InitStd: 0.02})
 }
 
-// pacedTime is what a job of a paced device lasts: some milliseconds and its arithmetic at a rate at which a
-// stage takes some more. It is far above what the real job takes, so that many ranks share few cores without
-// noticing.
+// pacedTime is what a job of a paced device lasts: some milliseconds and its arithmetic at a rate at which a stage
+// takes some more. It is far above what the real job takes, so that many ranks share few cores without noticing.
 func pacedTime(j *actors.Job, s *core.Segment) int64 {
 	if j.Kind != actors.RunSegment && j.Kind != actors.UpdatePhase {
 		return 1e5

@@ -211,8 +211,7 @@ func (p *pacedLinks) run() (x Exchange, err error) {
 	return x, err
 }
 
-// twoSteps is a run of two steps, the least that shows what one step leaves for the next to wait
-// for.
+// twoSteps is a run of two steps, the least that shows what one step leaves for the next to wait for.
 func twoSteps() core.RunLayout {
 	return core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 {
 		return 1e-3

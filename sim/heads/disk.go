@@ -70,8 +70,7 @@ func (d *disk) latency() time.Duration {
 // errLate is the end of a wait for the store, which may have taken what was written.
 var errLate = errors.New("deadline exceeded")
 
-// commit is a head's: it comes to the disk after a while, where its term counts, and is answered after
-// another.
+// commit is a head's: it comes to the disk after a while, where its term counts, and is answered after another.
 func (d *disk) commit(s *seat, c decide.Commit) {
 	w, term, life := d.w, s.term, s.life
 	w.after(d.latency(), func() {

@@ -7,8 +7,7 @@
 // package decide are checked, at what the store has, at what agents start, and at what users have been told
 // (check.go), and at the end that all jobs have ended: faults stop some time before.
 //
-// Agents decide here as they do on a host (actors/cluster/agent/decide), whose promises are
-// checked too. The processes of jobs are models, with the protocol of package fleet: what is lost with a
-// connection is not said again, but for the list of processes that a head gets when an agent connects, and
-// what a job's leading process repeats.
+// Agents decide here as they do on a host (actors/cluster/agent/decide), whose promises are checked too. The
+// processes of jobs are models, with the protocol of package fleet: what is lost with a connection is not said again,
+// but for the list of processes that a head gets when an agent connects, and what a job's leading process repeats.
 package heads

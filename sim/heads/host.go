@@ -113,8 +113,7 @@ func (w *world) revive(name string) {
 	}
 }
 
-// sorted are the processes by job and number, since the order of a map would differ from run to
-// run.
+// sorted are the processes by job and number, since the order of a map would differ from run to run.
 func (x *host) sorted() (out []*proc) {
 	for _, p := range x.procs { //lfvet:order sorted below
 		out = append(out, p)
@@ -163,8 +162,7 @@ func (c *conn) toAgent(m control.Message) {
 	w.after(c.there-w.now, func() { c.arrive(m) })
 }
 
-// arrive delivers a message, later if the network is down now, and never on a connection that has
-// been replaced.
+// arrive delivers a message, later if the network is down now, and never on a connection that has been replaced.
 func (c *conn) arrive(m control.Message) {
 	switch {
 	case !c.open || c.h.conn != c:

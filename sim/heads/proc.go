@@ -105,8 +105,7 @@ func (p *proc) want(n int) {
 	p.repeat(n, x)
 }
 
-// repeat asks again for process n until an answer names its generation, since orders may get lost
-// with a head.
+// repeat asks again for process n until an answer names its generation, since orders may get lost with a head.
 func (p *proc) repeat(n int, x *want) {
 	if p.wants[n] != x || x.gen != 0 {
 		return

@@ -20,8 +20,7 @@ const (
 	chunkRanks = 2  // up to which all plans that might gain are tried
 	chunkMost  = 8  // devices beyond which chunks are tried only where no plan fits without
 	chunkFew   = 2  // plans that are tried where none fits without
-	// share of its closed form that a plan's work takes at least, for plans that cannot be faster than the
-	// best
+	// share of its closed form that a plan's work takes at least, for plans that cannot be faster than the best
 	chunkBound = 0.95
 	chunked    = "chunkpipe"
 )
@@ -82,9 +81,8 @@ func (p *Search) wholly(ctx context.Context, c *search.Candidate) (bool, error) 
 	return true, nil
 }
 
-// chunkable lists the plans to try in chunks: the fastest by closed forms first, each with every kind of
-// recomputation; or, where no plan fits without chunks, those that need least memory, with full
-// recomputation.
+// chunkable lists the plans to try in chunks: the fastest by closed forms first, each with every kind of recomputation;
+// or, where no plan fits without chunks, those that need least memory, with full recomputation.
 func (p *Search) chunkable(all []search.Candidate) (out []search.Candidate) {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b search.Candidate) int { return cmp.Compare(a.Step, b.Step) })

@@ -17,9 +17,8 @@ import (
 	"github.com/lfactor/lfactor/topology/search"
 )
 
-// Plans of models with a vision encoder: closed forms choose among all of them, and the best are laid out
-// and simulated as lfactor sim does with a plan of one's own, all ranks of them, since those of a stage do
-// not do the same.
+// Plans of models with a vision encoder: closed forms choose among all of them, and the best are laid out and simulated
+// as lfactor sim does with a plan of one's own, all ranks of them, since those of a stage do not do the same.
 
 // newTower makes the encoder's part of the space of plans.
 func (p *Search) newTower() *search.Tower {

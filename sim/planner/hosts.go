@@ -210,8 +210,7 @@ func (p *Search) divides(tp int) bool {
 	return m.KVHeads == 0 || m.KVHeads%tp == 0 || tp%m.KVHeads == 0
 }
 
-// Profile prices the model's blocks from the traces that training would run. Blocks that are alike are
-// traced once.
+// Profile prices the model's blocks from the traces that training would run. Blocks that are alike are traced once.
 func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 	m, n := *p.base.Model, p.cfg.Run.Data.SeqLen
 	var kinds []int // first block of each kind

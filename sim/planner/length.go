@@ -15,8 +15,7 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// Length is the longest sequence that a plan trains within a device's memory; its JSON names are those of
-// docs/json.md.
+// Length is the longest sequence that a plan trains within a device's memory; its JSON names are those of docs/json.md.
 type Length struct {
 	SeqLen    int      `json:"seq_len"` // 0 where not even the shortest fits
 	TP        int      `json:"tp"`

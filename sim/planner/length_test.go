@@ -22,9 +22,8 @@ func lengthSearch(t *testing.T, memory string) *Search {
 	return p
 }
 
-// TestLongest: each length that is offered fits and the next does not, a run file takes the settings, and
-// sharing out tokens, or cutting them into chunks with full recompute, trains longer sequences than
-// replicas do.
+// TestLongest: each length that is offered fits and the next does not, a run file takes the settings, and sharing out
+// tokens, or cutting them into chunks with full recompute, trains longer sequences than replicas do.
 func TestLongest(t *testing.T) {
 	p := lengthSearch(t, "24MiB")
 	all, err := p.Longest(context.Background())

@@ -10,10 +10,9 @@ import (
 	"github.com/lfactor/lfactor/topology/search"
 )
 
-// TestPaired: of a plan whose experts are shared out over a network, one with microbatches that overlap is
-// offered too where it is faster and fits, and a run file with its settings has the overlap. Plans without
-// exchanges inside passes, or with too few microbatches, have none; and a run file that asks for overlap has
-// plans without it.
+// TestPaired: of a plan whose experts are shared out over a network, one with microbatches that overlap is offered too
+// where it is faster and fits, and a run file with its settings has the overlap. Plans without exchanges inside passes,
+// or with too few microbatches, have none; and a run file that asks for overlap has plans without it.
 func TestPaired(t *testing.T) {
 	q := question{text: mixed, cluster: "a800", hosts: "2x1", args: []string{"train.global_batch=16",
 		"data.seq_len=256"}}

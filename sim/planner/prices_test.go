@@ -56,8 +56,7 @@ func TestPrices(t *testing.T) {
 	require.NotContains(t, asked, search.Variant{TP: 99})
 }
 
-// TestWindowsPriced: layers with windows have as many weights as the others, and take less time with long
-// sequences.
+// TestWindowsPriced: layers with windows have as many weights as the others, and take less time with long sequences.
 func TestWindowsPriced(t *testing.T) {
 	q := question{cluster: "h100", hosts: "1", text: `
 model:

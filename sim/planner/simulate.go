@@ -18,8 +18,7 @@ import (
 	"github.com/lfactor/lfactor/topology/search"
 )
 
-// blockCosts prices each stage of a layout, which is one block, with the segments and prices that lfactor
-// sim uses.
+// blockCosts prices each stage of a layout, which is one block, with the segments and prices that lfactor sim uses.
 //
 //lfvet:long few statements, on short lines
 func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.BlockCost) {

@@ -74,14 +74,12 @@ func (p *Search) forgetOwn(own *configs.Plan) {
 	p.request.Args = slices.Concat(p.request.Args, p.forget)
 }
 
-// grains is how finely memory is searched: each stage is given a whole number of that many parts of what it
-// would keep.
+// grains is how finely memory is searched: each stage is given a whole number of that many parts of what it would keep.
 const grains = 64
 
 // ChooseTensors decides, for each tensor that blocks of the run file's own plan keep for their backward,
-// whether it stays on the device, goes to host memory or is computed again: what takes least time on the
-// machine, within its memory or plan.memory. A plan that does not fit with any choice is an error with
-// exit.Fit.
+// whether it stays on the device, goes to host memory or is computed again: what takes least time on the machine,
+// within its memory or plan.memory. A plan that does not fit with any choice is an error with exit.Fit.
 func ChooseTensors(ctx context.Context, r configs.Request, cluster string) (*Tensors, error) {
 	if r.Getenv == nil {
 		r.Getenv = os.Getenv
@@ -147,8 +145,7 @@ func (s *tensorSearch) laidOut(chosen []layout.Chosen) (*layout.Layout, error) {
 	return l, nil
 }
 
-// frontiers lists, for each stage, the ways to deal with what its blocks make, with copies to the host or
-// without.
+// frontiers lists, for each stage, the ways to deal with what its blocks make, with copies to the host or without.
 func (s *tensorSearch) frontiers(out *Tensors, moves bool) {
 	s.made, s.ways = nil, nil
 	for stage := range s.base.Stages {

@@ -71,9 +71,8 @@ func TestChooseTensors(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTensorNames: what the blocks of a mixture on two ranks of experts make, by name; what is needed
-// whatever is computed again, what may be computed again or moved, and what computing it again reads,
-// counted back in the list.
+// TestTensorNames: what the blocks of a mixture on two ranks of experts make, by name; what is needed whatever is
+// computed again, what may be computed again or moved, and what computing it again reads, counted back in the list.
 func TestTensorNames(t *testing.T) {
 	l := laidOutText(t, mixed, "plan.dp=2", "plan.ep=2", "plan.recompute=full")
 	var have []string

@@ -19,10 +19,9 @@ data: {paths: [none], tokenizer: none, seq_len: 512}
 train: {steps: 2, global_batch: 16, precision: bf16}
 `
 
-// TestUneven: layers that the stages do not divide are shared out all the same. The multiplications of
-// narrow layers say little of their time, so that the best plan with a pipeline has other stages than they
-// ask for; these are what it is trained with, and the step is as much shorter as all ranks' simulation
-// says.
+// TestUneven: layers that the stages do not divide are shared out all the same. The multiplications of narrow
+// layers say little of their time, so that the best plan with a pipeline has other stages than they ask for;
+// these are what it is trained with, and the step is as much shorter as all ranks' simulation says.
 func TestUneven(t *testing.T) {
 	q := question{text: lopsided, cluster: "h100", hosts: "1x4"}
 	p := q.search(t)

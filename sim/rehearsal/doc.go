@@ -2,10 +2,9 @@
 //
 // # What it is
 //
-// It hands a layout (actors/layout) to the simulator with the segments, memory and prices that training
-// would have ([Layout], [Lowered], [Prices]), draws faults, looks for the smallest run that fails
-// ([Shrink]), and draws drawings of steps ([Timeline]). lfactor sim is [Simulate] with flags; the planner
-// and sim/fidelity call the same functions.
+// It hands a layout (actors/layout) to the simulator with the segments, memory and prices that training would have
+// ([Layout], [Lowered], [Prices]), draws faults, looks for the smallest run that fails ([Shrink]), and draws drawings
+// of steps ([Timeline]). lfactor sim is [Simulate] with flags; the planner and sim/fidelity call the same functions.
 //
 // # What always holds
 //

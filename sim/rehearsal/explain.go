@@ -218,8 +218,7 @@ func (e *Explanation) String() string {
 	return text
 }
 
-// Print writes the sentence and the table of kernels, which leaves out what takes less than a thousandth of
-// the step.
+// Print writes the sentence and the table of kernels, which leaves out what takes less than a thousandth of the step.
 func (e *Explanation) Print(w io.Writer) {
 	fmt.Fprintln(w, e)
 	t := newTable(w, "kernel", "", "calls", "time", "share of step", "bound by", "of peak")

@@ -22,8 +22,7 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// rehearsed is a small Llama on h100 with four microbatches, all of whose forward is repeated. Products
-// have one rate.
+// rehearsed is a small Llama on h100 with four microbatches, all of whose forward is repeated. Products have one rate.
 func rehearsed(t *testing.T, schedule string, pp, tp int) *Rehearsal {
 	return rehearsedOn(t, schedule, pp, tp, false)
 }

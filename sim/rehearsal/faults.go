@@ -9,8 +9,7 @@ import (
 	"github.com/lfactor/lfactor/sim"
 )
 
-// Script draws a seed's faults for a run of so many nanoseconds; kinds are those to draw from, nil for
-// harmless ones.
+// Script draws a seed's faults for a run of so many nanoseconds; kinds are those to draw from, nil for harmless ones.
 func (r *Rehearsal) Script(seed uint64, length int64, kinds []sim.FaultKind) []sim.Fault {
 	if kinds == nil {
 		kinds = []sim.FaultKind{sim.Straggler, sim.SlowLink, sim.LateLoader, sim.LateMsg}
@@ -18,8 +17,8 @@ func (r *Rehearsal) Script(seed uint64, length int64, kinds []sim.FaultKind) []s
 	return sim.Draw(seed, 1+int(seed%3), r.Layout.Design.Mesh.Size(), length, kinds...)
 }
 
-// Tally counts how runs with faults ended. Hash is that of all events of all runs, so that two machines can
-// compare theirs.
+// Tally counts how runs with faults ended. Hash is that of all events of all runs, so that two machines
+// can compare theirs.
 type Tally struct {
 	Ended   int    `json:"ended"`
 	Stalled int    `json:"stalled"`
@@ -27,9 +26,8 @@ type Tally struct {
 	Hash    string `json:"hash"`
 }
 
-// TryFaults runs n seeds with faults, each twice, once under a monitor of the protocols: both runs must
-// agree in every event, no promise may be broken, and a run must end well unless its faults allow
-// otherwise.
+// TryFaults runs n seeds with faults, each twice, once under a monitor of the protocols: both runs must agree in every
+// event, no promise may be broken, and a run must end well unless its faults allow otherwise.
 func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int,
 	kinds []sim.FaultKind, see func(done int)) (t Tally, err error) {
 	length := int64(r.Run(sim.Options{}).Time)

@@ -10,8 +10,7 @@ import (
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
-// Layout hands a training layout to the simulator: the very programs, segments and protocols that training
-// would use.
+// Layout hands a training layout to the simulator: the very programs, segments and protocols that training would use.
 func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 	out := &sim.Layout{Coordinator: layout.CoordinatorRef, Observer: layout.ObserverRef, Run: run,
 		BatchBytes: int64(l.Design.Rows) * 16, Names: l.Name}

@@ -226,8 +226,7 @@ func (x *routed) link(out *Routed, from, to, rows int) {
 	}
 }
 
-// spread compares the fullest rank of all steps together with what copies of the busiest experts would make
-// of it.
+// spread compares the fullest rank of all steps together with what copies of the busiest experts would make of it.
 func (x *routed) spread(out *Routed, all map[int32][]float64, ep int) error {
 	if ep == 1 {
 		return nil

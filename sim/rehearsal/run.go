@@ -99,9 +99,8 @@ func Of(l *layout.Layout, o Options) (r *Rehearsal, err error) {
 	return r, nil
 }
 
-// Simulate runs a configuration's training in virtual time and sums its last step up. A run that does not
-// end well is an error: what waits for ever, or with exit.Fit what does not fit into memory; the summary of
-// what ran comes with it.
+// Simulate runs a configuration's training in virtual time and sums its last step up. A run that does not end well is
+// an error: what waits for ever, or with exit.Fit what does not fit into memory; the summary of what ran comes with it.
 func Simulate(ctx context.Context, cfg *configs.Config, o Options) (*Summary, error) {
 	r, err := New(cfg, o)
 	if err != nil {

@@ -190,8 +190,7 @@ func (x *small) smaller(cfg *configs.Config) (out []small) {
 	return
 }
 
-// same tells whether two reduced cases are equal, by which shrinking sees that a step has changed
-// nothing.
+// same tells whether two reduced cases are equal, by which shrinking sees that a step has changed nothing.
 func (x *small) same(y *small) bool {
 	return x.pp == y.pp && x.dp == y.dp && x.tp == y.tp && x.batch == y.batch && x.steps == y.steps &&
 		x.jitter == y.jitter && slices.Equal(x.faults, y.faults)

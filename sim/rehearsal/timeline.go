@@ -26,8 +26,7 @@ type Timeline struct {
 	spans  []span
 }
 
-// span is one bar of the timeline: a rank did something of a kind from start to end, in
-// nanoseconds.
+// span is one bar of the timeline: a rank did something of a kind from start to end, in nanoseconds.
 type span struct {
 	rank       int
 	name       string

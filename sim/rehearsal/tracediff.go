@@ -281,8 +281,7 @@ func (d *TraceDiff) Print(w io.Writer) {
 	t.Render()
 }
 
-// ratio is the deviation of the measured value in percent of the simulated one, or nothing if that
-// is 0.
+// ratio is the deviation of the measured value in percent of the simulated one, or nothing if that is 0.
 func ratio(measured, simulated float64) string {
 	if simulated == 0 {
 		return ""

@@ -83,8 +83,7 @@ func (c *measured) model(t *testing.T) string {
 	return dir
 }
 
-// step is how long one takes. The first and the last stage have a layer fewer than the others, as in the
-// paper.
+// step is how long one takes. The first and the last stage have a layer fewer than the others, as in the paper.
 func (c *measured) step(t *testing.T, dir string, micro int, schedule string) float64 {
 	stages, each, more := c.ranks, (c.layers+2)/c.ranks, ""
 	if schedule == "interleaved" {

@@ -83,8 +83,7 @@ func (c *watch) trained(round int64) error {
 	return nil
 }
 
-// KS is the Kolmogorov-Smirnov distance of two samples: the greatest difference of their shares below a
-// number.
+// KS is the Kolmogorov-Smirnov distance of two samples: the greatest difference of their shares below a number.
 func KS(a, b []float64) (most float64) {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	for i, j := 0, 0; i < len(a) && j < len(b); {

@@ -35,12 +35,11 @@ func Slopes(n int) (l []float64) {
 // more as keep rows of 16-bit numbers aligned to 16 bytes.
 const placeColumns = 8
 
-// placeBase is the base in which a key's place is written as two digits, each a whole number that bfloat16
-// has exactly.
+// placeBase is the base in which a key's place is written as two digits, each a whole number that bfloat16 has exactly.
 const placeBase = 256
 
-// record puts columns before q and k [t h d] whose product, times the scale of scores, is the bias. Data:
-// positions [t].
+// record puts columns before q and k [t h d] whose product, times the scale of scores, is the
+// bias. Data: positions [t].
 func (a Alibi) record(r *Rec, q, k *grad.Value, scale float64) (wideQ, wideK *grad.Value) {
 	if a.Slopes == nil {
 		return q, k

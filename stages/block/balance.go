@@ -15,8 +15,7 @@ const (
 	// PooledBalance takes the tokens of all layers together, as transformers does: E·Σ(n/N)·(p/N), which is
 	// k for even sharing.
 	PooledBalance
-	// LayerBalance adds up one loss a layer, as Megatron-LM does: E/k·Σ(n/N)·(p/N), which is 1 for even
-	// sharing.
+	// LayerBalance adds up one loss a layer, as Megatron-LM does: E/k·Σ(n/N)·(p/N), which is 1 for even sharing.
 	LayerBalance
 	// SequenceBalance is LayerBalance of each sequence by itself, and the mean of those: it does not depend
 	// on how sequences are packed.
@@ -85,8 +84,7 @@ func (r *Rec) sum(have, more *grad.Value) *grad.Value {
 	return r.T.Add(have, more)
 }
 
-// RouterLosses adds what the layers have handed on to the model's loss; experts and each are those of its
-// layers.
+// RouterLosses adds what the layers have handed on to the model's loss; experts and each are those of its layers.
 func (r *Rec) RouterLosses(experts, each int) {
 	if s := r.Routing.Sums; s != nil {
 		r.T.Loss(r.T.BalanceLoss(s, each, r.Balance.Scale*float64(experts)))

@@ -17,8 +17,7 @@ type Shape struct {
 // Dim is a named dimension.
 func (s Shape) Dim(name string) int { return s.Dims[name] }
 
-// Dimensions of images: their patches, and their number, where a tower adds a row to each image or frame
-// of a video.
+// Dimensions of images: their patches, and their number, where a tower adds a row to each image or frame of a video.
 const (
 	Patches = "patches"
 	Frames  = "frames"
@@ -36,8 +35,7 @@ type Lora struct {
 	Slots int
 }
 
-// Match reports whether the linear called name gets an adapter: a pattern matches the whole name or its last
-// parts.
+// Match reports whether the linear called name gets an adapter: a pattern matches the whole name or its last parts.
 func (l *Lora) Match(name string) bool {
 	if l == nil {
 		return false
@@ -95,8 +93,7 @@ type Rec struct {
 	NLL bool
 	// Values asks for what the head of one number gives each row in place of the loss.
 	Values bool
-	// Cached makes the keys and values of Past earlier tokens data of the record, and all of them outputs of
-	// it.
+	// Cached makes the keys and values of Past earlier tokens data of the record, and all of them outputs of it.
 	Cached bool
 	Past   int
 	// Pool is the rows of a pool of pages in which earlier keys and values of many sequences lie, with
@@ -104,8 +101,7 @@ type Rec struct {
 	// the new ones, rounded up. Data: pool.* [Pool …], paged.at [KeyRows] as grad.Tape.PagedRows takes it,
 	// and paged.last [rows], the place of each new row among all.
 	Pool, KeyRows int
-	// Heads is the rows that logits are wanted of, in a record with a pool: paged.head [Heads] are their
-	// numbers.
+	// Heads is the rows that logits are wanted of, in a record with a pool: paged.head [Heads] are their numbers.
 	Heads int
 	// Balance asks for losses of routers of experts; Routing is what layers have made of them so far.
 	Balance Balance
@@ -188,8 +184,7 @@ func (r *Rec) ofSlots(name string, x *grad.Value, out, in int) *grad.Value {
 	return r.T.GroupedLinear(down, b, off)
 }
 
-// packedUnit are the rows that stay together of a matrix in few bits, whose rows are shared out in every
-// layer.
+// packedUnit are the rows that stay together of a matrix in few bits, whose rows are shared out in every layer.
 func packedUnit(o LinearOpts) int {
 	if o.Row {
 		return 1

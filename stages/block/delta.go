@@ -6,9 +6,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Delta is linear attention by the gated delta rule (Gated DeltaNet, arXiv:2412.06464), as Qwen 3 Next has
-// it: a short convolution over queries, keys and values, a state for each value head, and a gated norm of
-// what is read from it.
+// Delta is linear attention by the gated delta rule (Gated DeltaNet, arXiv:2412.06464), as Qwen 3 Next has it: a short
+// convolution over queries, keys and values, a state for each value head, and a gated norm of what is read from it.
 type Delta struct {
 	Hidden, Keys, Values, KeyDim, ValueDim, Taps int
 	Eps                                          float64 // of the norm

@@ -21,11 +21,10 @@
 //
 // # Letters
 //
-// Shapes in comments use these: rows are the tokens of a microbatch on one rank, all sequences one behind
-// the other; D is the width of the residual stream; H and KV are heads of queries and of keys and values,
-// and d is the width of one; F is the inner width of an MLP; V is the vocabulary; E is the number of
-// experts, and k of them take a token. A local size, what one rank has of a sharded axis, has the same
-// letter: block code is written for one device.
+// Shapes in comments use these: rows are the tokens of a microbatch on one rank, all sequences one behind the other;
+// D is the width of the residual stream; H and KV are heads of queries and of keys and values, and d is the width of
+// one; F is the inner width of an MLP; V is the vocabulary; E is the number of experts, and k of them take a token.
+// A local size, what one rank has of a sharded axis, has the same letter: block code is written for one device.
 //
 //	x [rows D]   residual stream        q [rows H d]   k, v [rows KV d]
 //	gate, up [rows F]                   logits [rows V]
@@ -33,6 +32,5 @@
 //
 // # Where to begin
 //
-// layer.go, then mlp.go as the shortest part and attention.go as the usual one. Tests compare with tensors
-// of PyTorch.
+// layer.go, then mlp.go as the shortest part and attention.go as the usual one. Tests compare with tensors of PyTorch.
 package block

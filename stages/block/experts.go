@@ -8,9 +8,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// Experts is a mixture of gated MLPs, of which each token goes to a few (arXiv:2101.03961, 2401.06066): the
-// sum of what they make of it, by the router's weights. Experts are shared out over the mesh axis ep, and
-// each of them over etp.
+// Experts is a mixture of gated MLPs, of which each token goes to a few (arXiv:2101.03961, 2401.06066): the sum of what
+// they make of it, by the router's weights. Experts are shared out over the mesh axis ep, and each of them over etp.
 type Experts struct {
 	Hidden, Inter int // Inter is the width of an expert
 	Experts, Each int // how many there are, and how many a token goes to; Limit.Copies are places beyond
@@ -22,8 +21,8 @@ type Experts struct {
 	Step float64
 	// Biases says that router and experts have biases.
 	Biases bool
-	// Bound is that of gate and up, 0 for none, and Slope the factor on what the gate's sigmoid reads
-	// (grad.Tape.BoundedGLU).
+	// Bound is that of gate and up, 0 for none, and Slope the factor on what the gate's
+	// sigmoid reads (grad.Tape.BoundedGLU).
 	Bound, Slope float64
 	// Shared is an MLP that all tokens go to, if it has a width; SharedGate is the name of a layer whose
 	// sigmoid it is multiplied with, "" for none.
@@ -150,8 +149,7 @@ func (m Experts) act(t *grad.Tape, gate, up *grad.Value) *grad.Value {
 }
 
 // linear is the projection called name of every expert, on its rows of x, with its adapter if it has one:
-// [experts out in], cut along an axis over etp. Adapters are whole there, which a plan with etp is checked
-// for.
+// [experts out in], cut along an axis over etp. Adapters are whole there, which a plan with etp is checked for.
 func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, off *grad.Value) *grad.Value {
 	t, byPlace := r.T, grad.Cut{Mesh: topology.EP, Axis: 0, Unit: 1, Copies: m.Limit.Copies}
 	w := func(suffix string, n, k, cut int) *grad.Value {

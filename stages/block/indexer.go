@@ -13,8 +13,7 @@ type Indexer struct {
 	Heads, Dim int
 	Top        int  // keys of a query, 0 for an attention without an indexer
 	Pairs      bool // neighbouring numbers turn together
-	// Shared layers have no indexer: they read the keys that the last layer with one has chosen
-	// (arXiv:2603.12201).
+	// Shared layers have no indexer: they read the keys that the last layer with one has chosen (arXiv:2603.12201).
 	Shared bool
 	// Kept says that layers behind this one read the keys that it chooses.
 	Kept bool
@@ -118,8 +117,7 @@ func (a Latent) indexLoss(r *Rec, x *indexed, q, k *grad.Value, dense bool) {
 	r.add(r.T.Scale(r.T.IndexLoss(in), r.Indexing.Scale/float64(max(1, r.T.Chunks))))
 }
 
-// cuKeys are the borders of the keys of packed sequences: earlier chunks' and generated tokens' are part of
-// them.
+// cuKeys are the borders of the keys of packed sequences: earlier chunks' and generated tokens' are part of them.
 func (r *Rec) cuKeys() *grad.Value {
 	if r.T.Chunks > 1 || r.Cached {
 		return r.T.Data("cu_seqlens_k", tensor.I32, 2)

@@ -2,10 +2,9 @@ package block
 
 import "github.com/lfactor/lfactor/kernels/grad"
 
-// Latent is multi-head latent attention (arXiv:2405.04434 §2.1): keys and values of all heads are made from
-// one narrow row a token, the latent, and each head's key has a part that turns with its place and is the
-// same for all heads. Heads' numbers that turn come first here, in queries and keys alike, which changes no
-// score.
+// Latent is multi-head latent attention (arXiv:2405.04434 §2.1): keys and values of all heads are made from one narrow
+// row a token, the latent, and each head's key has a part that turns with its place and is the same for all heads.
+// Heads' numbers that turn come first here, in queries and keys alike, which changes no score.
 // In the words of the field: MLA.
 type Latent struct {
 	Hidden, Heads int
@@ -31,16 +30,14 @@ func (a Latent) Size() int {
 	return q + a.Hidden*(a.KVRank+a.Turning) + a.KVRank*a.Heads*(a.Still+a.Value) + a.Heads*a.Value*a.Hidden
 }
 
-// PairWork implements Pairing: scores and values of all keys, or of those that an indexer picks, which
-// scores all.
+// PairWork implements Pairing: scores and values of all keys, or of those that an indexer picks, which scores all.
 func (a Latent) PairWork(n int) int {
 	return a.Heads*(a.Turning+a.Still+a.Value)*seen(n, a.Index.Top) + a.Index.pairWork(n)
 }
 
-// absorbs reports whether heads read the latent itself: what makes a head's keys of it is applied to the
-// query instead, and what makes values of it to the result. A sum is longer then, but a query's keys are one
-// row each for all heads, which sparse attention gathers once. Attention to all keys does with the shorter
-// sums.
+// absorbs reports whether heads read the latent itself: what makes a head's keys of it is applied to the query instead,
+// and what makes values of it to the result. A sum is longer then, but a query's keys are one row each for all heads,
+// which sparse attention gathers once. Attention to all keys does with the shorter sums.
 func (a Latent) absorbs(r *Rec, name string) bool {
 	return a.Index.Top > 0 && (!r.Indexing.Dense || r.T.NoGrad) &&
 		!r.Lora.Match(name+".k_b_proj") && !r.Lora.Match(name+".v_b_proj")

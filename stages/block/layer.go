@@ -2,8 +2,8 @@ package block
 
 import "github.com/lfactor/lfactor/kernels/grad"
 
-// Norm is the kind of a decoder's norms: RMS (arXiv:1910.07467), or with Layer the layer norm with a bias
-// (arXiv:1607.06450).
+// Norm is the kind of a decoder's norms: RMS (arXiv:1910.07467), or with Layer the layer norm with
+// a bias (arXiv:1607.06450).
 type Norm struct {
 	Eps   float64
 	Plus  float64 // added to the weight of an RMS norm: 1 in Gemma
@@ -37,8 +37,7 @@ type Pairing interface {
 	PairWork(n int) int
 }
 
-// seen is how many keys a token of a causal sequence of n sees in the mean, window of them at most; 0 is no
-// window.
+// seen is how many keys a token of a causal sequence of n sees in the mean, window of them at most; 0 is no window.
 func seen(n, window int) int {
 	if window > 0 && window < n/2 {
 		return window

@@ -14,9 +14,8 @@ type Resampler struct {
 	Eps, RMS float64 // terms under the roots of the MLPs' norms and of the last one
 }
 
-// Forward gives features [p/join out] of rows x [p hidden]. Data: vis.first and vis.second [p/join], the
-// joined patches of both frames of a feature, -1 for rows without one; vis.restore [p/join] where the tower
-// worked in window order.
+// Forward gives features [p/join out] of rows x [p hidden]. Data: vis.first and vis.second [p/join], the joined patches
+// of both frames of a feature, -1 for rows without one; vis.restore [p/join] where the tower worked in window order.
 func (m *Resampler) Forward(r *Rec, name string, x *grad.Value) *grad.Value {
 	t, wide := r.T, m.Tower.Hidden*m.Tower.Join
 	n := r.Shape.Dim(Patches) / m.Tower.Join

@@ -88,8 +88,7 @@ func (r *Rope) Check() error {
 		"yarn, longrope", r.Type)
 }
 
-// Inverse gives the Dim/2 inverse frequencies and the factor on cos and sin, in float32 as transformers
-// computes them.
+// Inverse gives the Dim/2 inverse frequencies and the factor on cos and sin, in float32 as transformers computes them.
 func (r *Rope) Inverse() (inv []float32, scale float64) {
 	inv, scale = make([]float32, r.Dim/2), 1
 	theta := r.Theta
@@ -115,8 +114,7 @@ func (r *Rope) Inverse() (inv []float32, scale float64) {
 	return inv, scale
 }
 
-// long divides the frequencies by the factors for the length trained on, and gives the factor on cos and
-// sin.
+// long divides the frequencies by the factors for the length trained on, and gives the factor on cos and sin.
 func (r *Rope) long(inv []float32) float64 {
 	factors := r.Short
 	if r.Length > r.Original {

@@ -165,8 +165,7 @@ func (v *Tower) Layer(r *Rec, name string, i int, x *grad.Value) *grad.Value {
 	return r.T.Place("residual", r.T.Add(x, v.scaled(r, name+".scale2", h)))
 }
 
-// scaled multiplies a branch by a learned vector, in towers that have one (LayerScale,
-// arXiv:2103.17239).
+// scaled multiplies a branch by a learned vector, in towers that have one (LayerScale, arXiv:2103.17239).
 func (v *Tower) scaled(r *Rec, name string, x *grad.Value) *grad.Value {
 	if !v.Scale {
 		return x
@@ -246,9 +245,8 @@ func (v *Tower) mlp(r *Rec, name string, h *grad.Value) *grad.Value {
 		v.Inter, out)
 }
 
-// Last is what follows the layers: the norm of towers that have one, and patches alone, without class
-// tokens, in the order in which neighbours join. Data: vis.patches [p] for towers with class tokens or of
-// patches row after row.
+// Last is what follows the layers: the norm of towers that have one, and patches alone, without class tokens, in the
+// order in which neighbours join. Data: vis.patches [p] for towers with class tokens or of patches row after row.
 func (v *Tower) Last(r *Rec, name string, x *grad.Value) *grad.Value {
 	if v.PostNorm {
 		x = v.norm(r, name+".post_norm", x, v.Hidden)

@@ -2,12 +2,11 @@
 //
 // # What it is
 //
-// [Run] walks through the blocks of a model one by one: a block reads what the blocks before it gave for
-// each sequence of a text, a [Backend] in between takes the sums xᵀx of what its linear layers read, and a
-// method chooses the codes of their weights by those. GPTQ (arXiv:2210.17323) puts a column's error onto
-// the columns behind it; the block then runs anew with its rounded weights, so that later blocks read what
-// they will. AWQ (arXiv:2306.00978) moves magnitude from weights to what the layer before gives, where that
-// can be taken along, and reads what whole weights give.
+// [Run] walks through the blocks of a model one by one: a block reads what the blocks before it gave for each sequence
+// of a text, a [Backend] in between takes the sums xᵀx of what its linear layers read, and a method chooses the codes
+// of their weights by those. GPTQ (arXiv:2210.17323) puts a column's error onto the columns behind it; the block then
+// runs anew with its rounded weights, so that later blocks read what they will. AWQ (arXiv:2306.00978) moves magnitude
+// from weights to what the layer before gives, where that can be taken along, and reads what whole weights give.
 //
 // # What always holds
 //

@@ -19,8 +19,7 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// fold takes factors out of what gives a layer its rows, and gives them to the layer, as AWQ does, and
-// rounds nothing.
+// fold takes factors out of what gives a layer its rows, and gives them to the layer, as AWQ does, and rounds nothing.
 var _ = register(Method{Name: "fold", block: func(b *blockOf) error {
 	for _, in := range b.inputs {
 		for _, name := range b.tensors(in) {
@@ -80,10 +79,9 @@ func logits(t *testing.T, dir string, src checkpoint.Source, ids []int32) []floa
 	return z
 }
 
-// TestFamilies: of every golden model of text, methods round all linear layers that tokens reach, and what
-// the layout's reader gives has the logits of before but for rounding to four bits: factors that AWQ takes
-// from norms and matrices are those that it gives to the layers behind them, which without rounding (fold)
-// changes nothing.
+// TestFamilies: of every golden model of text, methods round all linear layers that tokens reach, and what the layout's
+// reader gives has the logits of before but for rounding to four bits: factors that AWQ takes from norms and matrices
+// are those that it gives to the layers behind them, which without rounding (fold) changes nothing.
 func TestFamilies(t *testing.T) {
 	dirs, err := filepath.Glob("../family/testdata/*/config.json")
 	require.NoError(t, err)

@@ -15,8 +15,7 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 )
 
-// numbers are those of bench/golden/calibrate.py: what was read, in sixteenths, and two matrices in parts
-// of 256.
+// numbers are those of bench/golden/calibrate.py: what was read, in sixteenths, and two matrices in parts of 256.
 type numbers struct {
 	Group int
 	X     [][]float64

@@ -22,8 +22,7 @@ import (
 // sightArea is the number of pixels of an image that the encoder of captions sees, about.
 const sightArea = 384 * 384
 
-// bounded is the width and height of an image of a shape with so many pixels, in multiples of 32, as Python
-// rounds.
+// bounded is the width and height of an image of a shape with so many pixels, in multiples of 32, as Python rounds.
 func bounded(w, h, area int) (int, int) {
 	width := math.Sqrt(float64(area) * (float64(w) / float64(h)))
 	height := width / (float64(w) / float64(h))

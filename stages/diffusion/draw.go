@@ -152,8 +152,7 @@ func newPainter(m *trained.Trained, x *Pictures, gen *sample.Generator, o Drawin
 	return p, p.begin(m)
 }
 
-// options are those of a scheduler for pictures of so many tokens, as the model's pipeline of diffusers sets
-// them.
+// options are those of a scheduler for pictures of so many tokens, as the model's pipeline of diffusers sets them.
 func options(d *family.Denoiser, s noise.Scheduler, steps, tokens int) noise.Options {
 	o := noise.Options{Steps: steps}
 	if f, ok := s.(*noise.FlowMatchEuler); ok && (d.Even || f.Dynamic) {

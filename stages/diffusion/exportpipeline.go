@@ -28,10 +28,9 @@ var _ = trained.Register(trained.Task{Name: "diffusion", Library: "diffusers",
 		return ExportAdapters(e, dst)
 	}, Adapters: ExportAdapters})
 
-// pipeline writes a model of diffusion as diffusers keeps it: transformer or unet with the denoiser, or
-// vae with an autoencoder, scheduler with what it was trained under, and text_encoder where that has
-// learnt. Folders that the run did not change, an autoencoder's among them, stay where they are: a
-// pipeline of diffusers takes them from there.
+// pipeline writes a model of diffusion as diffusers keeps it: transformer or unet with the denoiser, or vae with an
+// autoencoder, scheduler with what it was trained under, and text_encoder where that has learnt. Folders that the run
+// did not change, an autoencoder's among them, stay where they are: a pipeline of diffusers takes them from there.
 func pipeline(e *trained.Exporter, dst string) error {
 	core := e.Model.Core()
 	if err := denoiser(e, core, filepath.Join(dst, folder(e, core.Denoiser))); err != nil {

@@ -22,9 +22,8 @@ func (x *Pictures) givenShape(latents [4]int) [4]int {
 	return latents
 }
 
-// given is what a model is given of a clip of a size, [Given t h w]: masks that are 1 in the first frame,
-// and the latents of the first frame with grey ones behind it. Latents are kept under key, which says
-// what the pixels are.
+// given is what a model is given of a clip of a size, [Given t h w]: masks that are 1 in the first frame, and the
+// latents of the first frame with grey ones behind it. Latents are kept under key, which says what the pixels are.
 func (x *Pictures) given(shape [4]int, size [3]int, key string, pixels func() ([]float32, error)) ([]float32, error) {
 	return x.GivenOf(x.D, shape, size, key, pixels)
 }

@@ -18,8 +18,7 @@ import (
 // Autoencoder makes latents of pictures and pictures of latents. Pictures are [3 T H W] from -1 to 1;
 // latents [C t h w] are normalised as denoisers read them. It is used by several goroutines at once.
 type Autoencoder interface {
-	// Shape is that of the latents of pictures of frames, height and width; an error says which sizes it
-	// takes.
+	// Shape is that of the latents of pictures of frames, height and width; an error says which sizes it takes.
 	Shape(size [3]int) (latents [4]int, err error)
 	// Encode gives the mean of the latents' distribution and its standard deviation, nil for none.
 	Encode(pixels []float32, size [3]int) (mean, deviation []float32, err error)
@@ -28,8 +27,7 @@ type Autoencoder interface {
 	Fingerprint() string
 }
 
-// Captioner makes states of captions, [rows width] as a denoiser reads them. It is used by several
-// goroutines at once.
+// Captioner makes states of captions, [rows width] as a denoiser reads them. It is used by several goroutines at once.
 type Captioner interface {
 	// pooled is nil for encoders without such a row.
 	States(caption string) (states, pooled []float32, err error)

@@ -26,8 +26,7 @@ func Shifted(shift float64, k, n int) (t, by float64) {
 	return at(k), at(k) - at(k+1)
 }
 
-// Still is how many numbers of a sample's actions, from the first, are given without noise: those before what
-// it sees.
+// Still is how many numbers of a sample's actions, from the first, are given without noise: those before what it sees.
 func (d *Denoiser) Still(x *Encoded) int { return x.Clean * x.Grid[1] * x.Grid[2] * d.Width() }
 
 // Advance takes a policy's noisy actions x from time t to t - by, of what it said of them: in a step of
@@ -66,8 +65,7 @@ func (d *Denoiser) Robot(r *block.Rec) *grad.Value {
 	return r.T.Data("dif.robot", tensor.I32, Levels(r.Shape))
 }
 
-// WordIDs are the tokens of tasks, [levels·Words.Rows], -1 for padding; the second are those of padding, -1
-// for words.
+// WordIDs are the tokens of tasks, [levels·Words.Rows], -1 for padding; the second are those of padding, -1 for words.
 func (d *Denoiser) WordIDs(r *block.Rec) (words, pads *grad.Value) {
 	n := Levels(r.Shape) * d.Words.Rows
 	return r.T.Data("dif.words", tensor.I32, n), r.T.Data("dif.pads", tensor.I32, n)

@@ -9,12 +9,11 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// Blocks makes of a policy's clip one that goes on block by block, and its actions with it: behind the
-// first frame, which is one by itself, so many frames are a block, with as many actions as belong to it
-// (Denoiser.Parts) and a row for the robot's state where it begins. A noisy block of frames and its
-// actions see each other, their state, and the frames before them as they were; a state sees itself. So a
-// clip has rows twice when it is learnt, noisy and as they were. The level of noise of a block is that of
-// its actions too.
+// Blocks makes of a policy's clip one that goes on block by block, and its actions with it: behind the first frame,
+// which is one by itself, so many frames are a block, with as many actions as belong to it (Denoiser.Parts) and a
+// row for the robot's state where it begins. A noisy block of frames and its actions see each other, their state,
+// and the frames before them as they were; a state sees itself. So a clip has rows twice when it is learnt,
+// noisy and as they were. The level of noise of a block is that of its actions too.
 //
 // When a policy acts a clip has rows once: frames that are known, and behind them a block that is drawn
 // together with its actions, whose state then sees what these see, as in the code that the model comes from.

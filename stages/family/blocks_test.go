@@ -9,8 +9,7 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// inBlocks is a policy over blocks of two frames of a token each and of two actions, and a sample of
-// three blocks.
+// inBlocks is a policy over blocks of two frames of a token each and of two actions, and a sample of three blocks.
 func inBlocks(window int) (*Denoiser, []Encoded) {
 	p := Process{Times: noise.Times{Kind: "uniform"}, Levels: noise.Flow{Shift: 1, Times: 1000}}
 	p.Target, _ = noise.Lookup("flow_prediction")
@@ -25,10 +24,9 @@ func inBlocks(window int) (*Denoiser, []Encoded) {
 			Given: make([]float32, 14)}}}
 }
 
-// TestBlocks: a noisy block and its actions see each other, their state and frames before them as they
-// were, and none of what comes; a block as it was sees itself and those before it, or with a window the
-// first frame and the last ones; a state sees itself. Rows are 0 to 6 of noisy frames, 7 to 13 of frames
-// as they were, and then states and actions.
+// TestBlocks: a noisy block and its actions see each other, their state and frames before them as they were, and none
+// of what comes; a block as it was sees itself and those before it, or with a window the first frame and the last ones;
+// a state sees itself. Rows are 0 to 6 of noisy frames, 7 to 13 of frames as they were, and then states and actions.
 func TestBlocks(t *testing.T) {
 	for window, clean := range map[int][][]int32{
 		0: {{7}, {7, 8, 9}, {7, 8, 9, 10, 11}, {7, 8, 9, 10, 11, 12, 13}},

@@ -37,9 +37,8 @@ import (
 //	dif.feature [levels FeatureWidth]   what Feature makes of each level's time
 //	dif.real [rows Width]            1 where a number of a token counts in the loss
 //
-// A policy (Sight) has rows of captions of its own making: those of a sample are the features of the
-// views that it has and then its tokens, and dif.text.take counts features of all views of all levels
-// first.
+// A policy (Sight) has rows of captions of its own making: those of a sample are the features of the views that it has
+// and then its tokens, and dif.text.take counts features of all views of all levels first.
 //
 //	dif.view [levels·Views·Patches Pixels] patches of views
 //	dif.ids [texts]                  tokens of captions
@@ -215,8 +214,7 @@ func (d *Denoiser) mix(r *block.Rec, which string) *grad.Value {
 	return t.Add(part("x0"), part("noise"))
 }
 
-// Noisy is what the denoiser reads, [rows Width] in the precision of the block, with what is given behind
-// it.
+// Noisy is what the denoiser reads, [rows Width] in the precision of the block, with what is given behind it.
 func (d *Denoiser) Noisy(r *block.Rec) *grad.Value {
 	x := d.mix(r, "in")
 	if d.Given > 0 {
@@ -311,8 +309,7 @@ func (d *Denoiser) Level(r *block.Rec) *grad.Value {
 	return r.T.Data("dif.at", tensor.I32, r.Shape.Rows)
 }
 
-// Captions are the states of captions, [texts Texts] in the precision of the block, and TextCu their
-// borders.
+// Captions are the states of captions, [texts Texts] in the precision of the block, and TextCu their borders.
 func (d *Denoiser) Captions(r *block.Rec, env map[string]*grad.Value) *grad.Value {
 	if d.Live != nil {
 		return r.T.Take(env[d.Live.States], r.T.Data("dif.text.take", tensor.I32, Captions(r.Shape)))

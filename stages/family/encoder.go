@@ -156,8 +156,8 @@ func NormedMerger(prefix string) map[string]string {
 		"projector.fc2": prefix + "mlp.2"}
 }
 
-// FusedSource names the parameters of towers with one projection of query, key and value and a convolution
-// over patches.
+// FusedSource names the parameters of towers with one projection of query, key and value and a
+// convolution over patches.
 func FusedSource(v *Vision) func(string) Source {
 	return func(name string) Source {
 		joint, rows := FusedQKV(name, v.Tower.Hidden)

@@ -68,8 +68,7 @@ func DenseFirst(c configs.Model) func(layer int) bool {
 // Correction is the name of the numbers that are added to scores for choosing.
 const Correction = "e_score_correction_bias"
 
-// ExpertPlaces is where the tensors of layers with experts lie in a checkpoint: logical names with other
-// parts.
+// ExpertPlaces is where the tensors of layers with experts lie in a checkpoint: logical names with other parts.
 type ExpertPlaces struct {
 	Rename  *strings.Replacer // nil for logical names
 	Stack   bool              // experts one by one, else as transformers 5 keeps them in memory
@@ -208,8 +207,7 @@ func (m *Model) thread(port string, adds func(layer int) bool) {
 	}
 }
 
-// balanced adds what the layers have summed to the loss of training; an evaluation is of the language model
-// alone.
+// balanced adds what the layers have summed to the loss of training; an evaluation is of the language model alone.
 func (s Spec) balanced(r *block.Rec) {
 	if !r.Logits && !r.T.NoGrad {
 		r.RouterLosses(s.Experts.Experts, s.Experts.Each)
@@ -243,8 +241,7 @@ func (m *Model) WorstShare(ep int) float64 {
 	return float64(ep*min(e.Each, e.Experts/ep)) / float64(e.Each)
 }
 
-// ExpertAxes says which of two mesh axes, ep and etp, experts cannot be shared out over, and why; "" if they
-// can.
+// ExpertAxes says which of two mesh axes, ep and etp, experts cannot be shared out over, and why; "" if they can.
 func (m *Model) ExpertAxes(ep, etp int) (axis, why string) {
 	e := m.Spec.Experts
 	switch {

@@ -20,15 +20,13 @@ type Family struct {
 	// nil for the others.
 	HF       hf.Family
 	Composed *hf.Composed
-	// Loong are LoongForge's classes of the decoder, Composition its name of a composed family; empty if it
-	// has none.
+	// Loong are LoongForge's classes of the decoder, Composition its name of a composed family; empty if it has none.
 	Loong       []loong.Decoder
 	Composition loong.Composition
-	// Spec changes what spec makes of a checked configuration into what the family's layers are; nil for
-	// nothing.
+	// Spec changes what spec makes of a checked configuration into what the family's layers are; nil for nothing.
 	Spec func(c configs.Model, s *Spec)
-	// Source says where a logical parameter lies in a checkpoint of the decoder; nil where the names are the
-	// logical ones.
+	// Source says where a logical parameter lies in a checkpoint of the decoder; nil where the names are
+	// the logical ones.
 	Source func(c configs.Model) func(name string) Source
 	// Other is the same of a second layout in which checkpoints come; nil for none.
 	Other func(c configs.Model) func(name string) Source

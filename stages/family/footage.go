@@ -47,9 +47,8 @@ type Footage struct {
 	Blocks *Blocks
 	// Joined has clips drawn together with the actions, in the place of Sees; nil for clips that are not
 	Joined *Joined
-	// of a clip that is drawn before actions are: steps, the shift of their levels, and how far what is said
-	// with a caption is led away from what is said with none; Steps is 0 for a policy that acts by the first
-	// frame alone
+	// of a clip that is drawn before actions are: steps, the shift of their levels, and how far what is said with a
+	// caption is led away from what is said with none; Steps is 0 for a policy that acts by the first frame alone
 	Steps         int
 	Acting, Guide float64
 	Away          string // the caption that Blocks are led away from
@@ -87,8 +86,8 @@ type Clip struct {
 	Levels, CleanLevels []noise.Level
 	CleanNoise          []float32
 	Chunk, Window       int
-	// of Blocks: the states of those behind the first, [State] each, and what is read beside the noisy latents,
-	// [tokens GivenWidth]
+	// of Blocks: the states of those behind the first, [State] each, and what is read beside the noisy
+	// latents, [tokens GivenWidth]
 	States, Given []float32
 }
 
@@ -277,8 +276,7 @@ func (f *Footage) mix(r *block.Rec, which string) *grad.Value {
 	return t.Add(part("x0"), part("noise"))
 }
 
-// Noisy is what the policy reads of clips, [rows Width] in the precision of the block, with what is given
-// behind it.
+// Noisy is what the policy reads of clips, [rows Width] in the precision of the block, with what is given behind it.
 func (f *Footage) Noisy(r *block.Rec) *grad.Value {
 	x := f.mix(r, "in")
 	if w := f.Latents.GivenWidth(); w > 0 {
@@ -302,16 +300,14 @@ func (f *Footage) Cu(r *block.Rec) *grad.Value {
 	return r.T.Data("clip.cu", tensor.I32, Levels(r.Shape)+1)
 }
 
-// Own are keys of clips [rows h d] as the parts of each clip see them, with the borders of the queries and
-// of these.
+// Own are keys of clips [rows h d] as the parts of each clip see them, with the borders of the queries and of these.
 func (f *Footage) Own(r *block.Rec, k *grad.Value) (keys, cuQ, cuK *grad.Value) {
 	t := r.T
 	return t.Take(k, t.Data("clip.see", tensor.I32, 2*ClipRows(r.Shape))),
 		t.Data("clip.segment.cu", tensor.I32, 2), t.Data("clip.see.cu", tensor.I32, 2)
 }
 
-// Together are keys of clips [rows h d] and of actions as each sequence of actions sees them, with their
-// borders.
+// Together are keys of clips [rows h d] and of actions as each sequence of actions sees them, with their borders.
 func (f *Footage) Together(r *block.Rec, clip, x *grad.Value) (keys, cu *grad.Value) {
 	t := r.T
 	return t.Take(t.Concat(0, clip, x), t.Data("clip.joint", tensor.I32, clip.Shape[0]+x.Shape[0])),

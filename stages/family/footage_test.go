@@ -10,9 +10,8 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// TestFootage: a clip's level and noise follow from its sample's key and are not those of the actions; its
-// first frame is clean, at time 0 and not learnt; each part of it sees what it may, and actions the first
-// frame and themselves.
+// TestFootage: a clip's level and noise follow from its sample's key and are not those of the actions; its first frame
+// is clean, at time 0 and not learnt; each part of it sees what it may, and actions the first frame and themselves.
 func TestFootage(t *testing.T) {
 	p := Process{Times: noise.Times{Kind: "uniform"}, Levels: noise.Flow{Shift: 1, Times: 1000}}
 	p.Target, _ = noise.Lookup("flow_prediction")
@@ -67,8 +66,8 @@ func TestFootage(t *testing.T) {
 	require.ErrorContains(t, d.Check(items, 8), "sample 1 has no clip")
 }
 
-// TestFootageRoom: a list of rows that are seen which its room does not hold is a fault of this program, with
-// its numbers.
+// TestFootageRoom: a list of rows that are seen which its room does not hold is a fault of this program,
+// with its numbers.
 func TestFootageRoom(t *testing.T) {
 	f := &Footage{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1}, Sees: func(n int) []Segment {
 		return []Segment{{0, 1, 0, n}, {1, 2, 0, n}, {2, n, 0, n}}

@@ -133,8 +133,8 @@ func (d *Denoiser) reads(x *Encoded) (from, n int) {
 	return int(x.From), x.Told
 }
 
-// told are the rows of prompts behind the final norm, and declares what the model could say of them, which
-// nothing reads.
+// told are the rows of prompts behind the final norm, and declares what the model could say of them,
+// which nothing reads.
 func (m *Model) told(r *block.Rec, x *grad.Value) *grad.Value {
 	t, s := r.T, m.Spec
 	if !m.Denoiser.Early {
@@ -256,8 +256,7 @@ func (p latents) shared(seen []bool, each []int32, s block.Shape, out map[string
 	}
 }
 
-// Apart are those rows of x, [rows of captions, n], that are of views, or those that are words, with their
-// borders.
+// Apart are those rows of x, [rows of captions, n], that are of views, or those that are words, with their borders.
 func (d *Denoiser) Apart(r *block.Rec, x *grad.Value, views bool) (rows, cu *grad.Value) {
 	name := "dif.words"
 	if views {

@@ -26,8 +26,7 @@ func CutsOf(o *grad.Options, p *grad.Param, pos []int) (out []Cut) {
 	return
 }
 
-// Region is the part of a logical parameter that a rank holds: of the slice that its cuts leave, rows [From,
-// To).
+// Region is the part of a logical parameter that a rank holds: of the slice that its cuts leave, rows [From, To).
 type Region struct {
 	Cuts     []Cut // outermost first; each slices what the ones before have left
 	From, To int
@@ -36,8 +35,7 @@ type Region struct {
 // Whole is a parameter as one rank alone holds it.
 func Whole(p *grad.Param) Region { return Region{To: p.Shape[0]} }
 
-// Intervals is the region as half-open intervals, one an axis of the logical tensor; rows of padding are no
-// part of it.
+// Intervals is the region as half-open intervals, one an axis of the logical tensor; rows of padding are no part of it.
 func (g Region) Intervals(p *grad.Param) [][2]int {
 	out := make([][2]int, len(p.Shape))
 	for axis, n := range p.Shape {

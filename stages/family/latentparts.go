@@ -9,8 +9,7 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// What some denoisers read beside noisy latents and captions, and which levels of noise they are trained
-// at.
+// What some denoisers read beside noisy latents and captions, and which levels of noise they are trained at.
 
 // beside adds what the denoiser reads beside latents and captions; floats makes a tensor of out.
 func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shape ...int) []float32,
@@ -78,8 +77,7 @@ func (p latents) real(in *Inputs, marks []float32) {
 	}
 }
 
-// pictures lays features of images out, with borders for every sequence of the microbatch: those of
-// padding have none.
+// pictures lays features of images out, with borders for every sequence of the microbatch: those of padding have none.
 func (p latents) pictures(in *Inputs, features []float32, out map[string]*tensor.Tensor) {
 	borders, items, n := []int32{0}, p.items(in), 0
 	for i := 0; i+1 < len(in.Cu); i++ {
@@ -301,8 +299,7 @@ func Moves(data string) bool {
 	return false
 }
 
-// Padded are the states of a caption with as many rows of zeros as it is short of TextRows; those beyond
-// are cut.
+// Padded are the states of a caption with as many rows of zeros as it is short of TextRows; those beyond are cut.
 func (d *Denoiser) Padded(states []float32) []float32 {
 	if d.TextRows == 0 {
 		return states

@@ -117,8 +117,7 @@ func (p latents) Class(in *Inputs) int32 {
 	return class + p.canvas(1, 1)
 }
 
-// levels counts the levels of so many samples: tokens that are given without noise have one more of their
-// own.
+// levels counts the levels of so many samples: tokens that are given without noise have one more of their own.
 func (p latents) levels(samples int) int {
 	if p.d.Process.First > 0 || p.d.ZeroWith {
 		return max(1, samples) + 1
@@ -169,8 +168,7 @@ func (p latents) Dims(_ int, class int32) map[string]int {
 	return dims
 }
 
-// Planned is the class for one sample a microbatch, unless dims say otherwise: of images that are read
-// whole a square.
+// Planned is the class for one sample a microbatch, unless dims say otherwise: of images that are read whole a square.
 func (p latents) Planned(rows int, dims map[string]int) int32 {
 	h, w := dims[CanvasHeight], dims[CanvasWidth]
 	if h == 0 || w == 0 {
@@ -189,8 +187,7 @@ func (p latents) Planned(rows int, dims map[string]int) int32 {
 	return class + p.canvas(max(1, h), max(1, w))
 }
 
-// Tokens is the number of rows of a sample: of its image or clip, and of the images that are given behind
-// it.
+// Tokens is the number of rows of a sample: of its image or clip, and of the images that are given behind it.
 func (x *Encoded) Tokens() int {
 	n := x.Grid[0] * x.Grid[1] * x.Grid[2]
 	for _, g := range x.With {
@@ -202,8 +199,7 @@ func (x *Encoded) Tokens() int {
 // missing reports a view that is not there.
 func missing(view []float32) bool { return view == nil }
 
-// SizeClass numbers the sizes that rows of a modality are padded to, from 1 up; ClassSize is that of a
-// class.
+// SizeClass numbers the sizes that rows of a modality are padded to, from 1 up; ClassSize is that of a class.
 func SizeClass(rows int) int32 { return int32(step(max(1, rows)) + 1) }
 
 // ClassSize is the rows of a class that SizeClass gave.
@@ -279,8 +275,7 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	return out
 }
 
-// parts are the weights and the coefficients of rows of each of a sample's levels, of which so many rows are
-// learnt.
+// parts are the weights and the coefficients of rows of each of a sample's levels, of which so many rows are learnt.
 func (d *Denoiser) parts(x *Encoded, levels []noise.Level, learnt int) (by []float32, c [][4]float32) {
 	rows, numbers := float32(x.Tokens()), cmp.Or(x.Real, d.Real, d.Width())
 	if d.Broad {

@@ -101,9 +101,8 @@ func (m *Model) joint(classes []int32) int32 {
 	return int32(class)
 }
 
-// Class is that of a microbatch's shape; 0 is a microbatch of tokens alone. With filled, a modality of which
-// the microbatch has nothing gets its least shape, all of it padding, so that every microbatch runs every
-// block.
+// Class is that of a microbatch's shape; 0 is a microbatch of tokens alone. With filled, a modality of which the
+// microbatch has nothing gets its least shape, all of it padding, so that every microbatch runs every block.
 func (m *Model) Class(in *Inputs, filled bool) int32 {
 	out := make([]int32, len(m.Modalities))
 	for i, x := range m.Modalities {
@@ -134,8 +133,7 @@ func (m *Model) Shape(rows int, class int32) block.Shape {
 	return s
 }
 
-// Planned is the class of a microbatch of the given dimensions, and of the least of each modality that is
-// not 0.
+// Planned is the class of a microbatch of the given dimensions, and of the least of each modality that is not 0.
 func (m *Model) Planned(rows int, dims map[string]int) int32 {
 	out := make([]int32, len(m.Modalities))
 	for i, x := range m.Modalities {

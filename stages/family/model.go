@@ -45,8 +45,7 @@ type Model struct {
 	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all. It
 	// is set after the model is built.
 	Low func(param string) int
-	// Watch says when such weights are multiplied in the model's own type all the same; a run that trains
-	// sets it.
+	// Watch says when such weights are multiplied in the model's own type all the same; a run that trains sets it.
 	Watch kernels.Watch
 	// History is grad.Options.History
 	History int
@@ -61,8 +60,7 @@ type Model struct {
 	// Packed says how matrices of so many columns lie in memory that do not learn; nil for all as numbers of
 	// the model's type. It is set after the model is built.
 	Packed func(param string, columns int) kernels.Packing
-	// Initial says how a parameter begins that Init has no rule for; nil, and Start's zero value, leave it
-	// to Init.
+	// Initial says how a parameter begins that Init has no rule for; nil, and Start's zero value, leave it to Init.
 	Initial func(param string) Start
 	// Source says where a logical parameter lies in a Hugging Face checkpoint of the family.
 	Source func(name string) Source
@@ -71,8 +69,7 @@ type Model struct {
 	// Beginnings are pairs of beginnings of names in checkpoints of the family: Source's, and another that
 	// files may have in its place.
 	Beginnings [][2]string
-	// Beside reports tensors of checkpoints that are parts which the model reads by others' folders, nil
-	// for none.
+	// Beside reports tensors of checkpoints that are parts which the model reads by others' folders, nil for none.
 	Beside func(name string) bool
 	// Alone are the layouts of checkpoints of a component by itself, without a prefix.
 	Alone map[string][]func(name string) Source
@@ -83,8 +80,7 @@ type Model struct {
 // Part is a component whose parameters' names begin with a prefix, and whose checkpoints lie by themselves.
 type Part struct{ Component, Prefix string }
 
-// Source is a tensor of a Hugging Face checkpoint, or rows of it: logical rows are the ranges [from, to) in
-// order.
+// Source is a tensor of a Hugging Face checkpoint, or rows of it: logical rows are the ranges [from, to) in order.
 type Source struct {
 	Name string
 	Rows [][2]int // nil is the whole tensor
@@ -98,8 +94,7 @@ type Source struct {
 	Turned bool
 	// in place of the logical axes after the first, of the same size together: the taps of a convolution
 	Tail []int
-	// Stack is a tensor of three axes of which the checkpoint has each matrix by itself: * in Name is its
-	// number.
+	// Stack is a tensor of three axes of which the checkpoint has each matrix by itself: * in Name is its number.
 	Stack bool
 	// First is the number of the first matrix of such a tensor, where others come before.
 	First int
@@ -288,8 +283,7 @@ func (m *Model) Foundation() int {
 	return slices.IndexFunc(m.Blocks, func(b Block) bool { return b.Component == Foundation })
 }
 
-// Ahead reports whether a model of diffusion has encoders among its blocks, which may have a mesh of their
-// own.
+// Ahead reports whether a model of diffusion has encoders among its blocks, which may have a mesh of their own.
 func (m *Model) Ahead() bool { return m.Denoiser != nil && m.Foundation() > 0 }
 
 // Balanced cuts the blocks into n stages so that the heaviest is as light as possible.

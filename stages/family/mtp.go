@@ -38,8 +38,7 @@ func (m *Model) mtp(r *block.Rec, env map[string]*grad.Value) {
 	}
 }
 
-// further is what layer k makes of hidden states h and of the tokens behind theirs; put changes their
-// embeddings.
+// further is what layer k makes of hidden states h and of the tokens behind theirs; put changes their embeddings.
 func (s Spec) further(r *block.Rec, k int, h, ids *grad.Value, put func(e *grad.Value) *grad.Value) *grad.Value {
 	s.IndexShared = nil // it chooses for itself
 	if s.Carries() {    // whatever the last layer is
@@ -133,8 +132,7 @@ func BesideLayers(source func(string) Source) func(string) Source {
 	}
 }
 
-// BehindLast finds the layers that predict further tokens behind the last of the others, under DeepSeek V3's
-// names.
+// BehindLast finds the layers that predict further tokens behind the last of the others, under DeepSeek V3's names.
 func BehindLast(c configs.Model, source func(string) Source) func(string) Source {
 	names := strings.NewReplacer(".token_layernorm.", ".enorm.", ".hidden_layernorm.", ".hnorm.", ".input_proj.",
 		".eh_proj.", ".final_layernorm.", ".shared_head.norm.")

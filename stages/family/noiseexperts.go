@@ -96,8 +96,7 @@ func (p latents) halves(in *Inputs, s block.Shape, floats func(name string, shap
 // mixed reports whether both models run.
 func (d *Denoiser) mixed(s block.Shape) bool { return s.Dim(highLevels) > 0 && s.Dim(lowLevels) > 0 }
 
-// own are the rows of a model that is one of two, [rows] with 1 for those and 0 for others; nil where all
-// are.
+// own are the rows of a model that is one of two, [rows] with 1 for those and 0 for others; nil where all are.
 func (d *Denoiser) own(r *block.Rec) *grad.Value {
 	if d.half == "" || !d.mixed(r.Shape) {
 		return nil

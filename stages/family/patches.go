@@ -33,8 +33,7 @@ func (p Images) Patches() (n int) {
 	return
 }
 
-// Frames is the number of images, tiles and rows in time of videos: what attention of a tower may not
-// cross.
+// Frames is the number of images, tiles and rows in time of videos: what attention of a tower may not cross.
 func (p Images) Frames() (n int) {
 	for _, g := range p.Grids {
 		n += g.T
@@ -305,8 +304,7 @@ func (d *visionData) table(p *Images, n int) {
 	}
 }
 
-// classed lays sequences out that begin with a class token: row 0 of the joined rows is the token, patch i
-// is row i+1.
+// classed lays sequences out that begin with a class token: row 0 of the joined rows is the token, patch i is row i+1.
 func (d *visionData) classed(p *Images, pos []int32) {
 	n, rows := d.s.Dim(block.Patches), d.s.Dim(block.Patches)+d.s.Dim(block.Frames)
 	from, ids, mark := make([]int32, rows), make([]int32, rows), make([]int32, rows)

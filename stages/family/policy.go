@@ -28,9 +28,8 @@ type Policy struct {
 	Steps, Executed int
 	// robots that a policy has weights of their own for, 0 for a policy of one kind
 	Robots int
-	// a policy that says what the actions are, and not where they lie: each step begins again from the noise
-	// that the first one began with. Squash are numbers of an action that are read as 0 and given by a
-	// logistic function
+	// a policy that says what the actions are, and not where they lie: each step begins again from the noise that the
+	// first one began with. Squash are numbers of an action that are read as 0 and given by a logistic function
 	Restart bool
 	Squash  []int
 	// a clip that a policy denoises beside its actions; nil for none. Its views are the clip's first frame,

@@ -10,14 +10,12 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// Rollout makes of a policy's clip one that goes on chunk by chunk: a chunk of its frames sees those before
-// as they were, and a chunk of actions the frames that they lead to. So a clip has rows twice when it is
-// learnt, noisy and as they were, and the actions as they were are rows of a stream of their own, past. All
-// frames have levels of noise of their own, and so have the parts of the actions that belong to them
-// (Denoiser.Parts).
+// Rollout makes of a policy's clip one that goes on chunk by chunk: a chunk of its frames sees those before as
+// they were, and a chunk of actions the frames that they lead to. So a clip has rows twice when it is learnt,
+// noisy and as they were, and the actions as they were are rows of a stream of their own, past. All frames have levels
+// of noise of their own, and so have the parts of the actions that belong to them (Denoiser.Parts).
 //
-// Of Footage's data it has clip.time [levels] in the place of clip.feature, no borders of clips, and in
-// addition
+// Of Footage's data it has clip.time [levels] in the place of clip.feature, no borders of clips, and in addition
 //
 //	clip.text.cu [samples+1]         borders of captions, for clips and for past actions
 //	past.x0 [past rows Width]        actions as they were; past.pos [past rows 3]
@@ -40,8 +38,7 @@ const (
 	DrawFilm // the clip that is drawn before a policy acts
 )
 
-// PastDim is the dimension that microbatches have which learn, and PastRows the number of rows of past
-// actions.
+// PastDim is the dimension that microbatches have which learn, and PastRows the number of rows of past actions.
 const PastDim = "past_rows"
 
 // PastRows is the number of rows of past actions of a shape.
@@ -52,8 +49,7 @@ func PastRows(s block.Shape) int {
 	return 0
 }
 
-// RollLevels is the number of levels of clips of a shape: for each sample two a frame, and the one of no
-// noise.
+// RollLevels is the number of levels of clips of a shape: for each sample two a frame, and the one of no noise.
 func (f *Footage) RollLevels(s block.Shape) int { return Levels(s)*2*f.Grid()[0] + 1 }
 
 // rollout is the modality of such a policy.
@@ -296,8 +292,7 @@ func (r *roll) sees(x *Encoded) {
 	}
 }
 
-// finish has lists of the lengths of the shape: borders one a sample, and lists of rows as long as they
-// may be.
+// finish has lists of the lengths of the shape: borders one a sample, and lists of rows as long as they may be.
 func (r *roll) finish(each []string, most map[string]int) {
 	s := r.s
 	for _, name := range each {

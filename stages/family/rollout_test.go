@@ -37,10 +37,9 @@ func rowsSeen(t *testing.T, d *Denoiser, items []Encoded, stream string) (out []
 	return out, class
 }
 
-// TestRollout: a chunk that is noisy sees itself and frames and actions before it as they were, one as it was
-// itself and those before, actions the frames that they lead from, and none of what comes; a window ends what
-// is seen. Rows are 0 to 5 of noisy frames, 6 to 11 of frames as they were, and then of past actions and of
-// actions.
+// TestRollout: a chunk that is noisy sees itself and frames and actions before it as they were, one as it was itself
+// and those before, actions the frames that they lead from, and none of what comes; a window ends what is seen.
+// Rows are 0 to 5 of noisy frames, 6 to 11 of frames as they were, and then of past actions and of actions.
 func TestRollout(t *testing.T) {
 	d, items := rolls(64)
 	got, class := rowsSeen(t, d, items, "clip.see")

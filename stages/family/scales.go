@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-// ScaleKeys are the keys of factors, caps and exceptions of attention and of the ends of a model, which few
-// families have.
+// ScaleKeys are the keys of factors, caps and exceptions of attention and of the ends of a model,
+// which few families have.
 type ScaleKeys struct {
 	LocalTheta    float64 `key:"rope_local_base_freq" default:"0" min:"0" class:"fixed" doc:"Base of the rotary frequencies of layers with sliding_attention; 0 takes rope_theta."`
 	NoRope        []int   `key:"no_rope_layers" class:"fixed" doc:"0 for each layer whose queries and keys do not turn, else 1; by default the family's own pattern."`

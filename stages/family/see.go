@@ -121,9 +121,8 @@ func seenIn(rows int, spans [][2]int32) map[string]*tensor.Tensor {
 	return map[string]*tensor.Tensor{seenBy: queries, seenRows: keys}
 }
 
-// Sight is what the layers read of rows tokens, the first of a sequence, among which images have their
-// places, beside Vision.Data: nil for a
-// model whose tokens see what comes before them alone.
+// Sight is what the layers read of rows tokens, the first of a sequence, among which images have their places,
+// beside Vision.Data: nil for a model whose tokens see what comes before them alone.
 func (m *Model) Sight(rows int, pics *Images) map[string]*tensor.Tensor {
 	if m.Spec.Sees == nil || pics.Patches() == 0 {
 		return nil

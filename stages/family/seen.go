@@ -9,8 +9,8 @@ import (
 // X0 is the data of clean latents, which blocks before the denoiser give where they encode images.
 const X0 = "dif.x0"
 
-// Seen is what blocks that encode images before a denoiser take: pixels of so many channels, of one size in
-// a microbatch.
+// Seen is what blocks that encode images before a denoiser take: pixels of so many channels, of one size
+// in a microbatch.
 type Seen struct {
 	Channels int
 	Sizes    [][3]int // that a run has: frames, height and width

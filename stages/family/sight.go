@@ -6,32 +6,28 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// Sight is what a policy sees of each sample: so many views at most, each of so many patches of so many
-// numbers.
+// Sight is what a policy sees of each sample: so many views at most, each of so many patches of so many numbers.
 type Sight struct {
 	Views, Patches, Pixels int
-	// height and width of views that are read whole, whose patches are their pixels; zeros for a square of
-	// square patches
+	// height and width of views that are read whole, whose patches are their pixels; zeros for a square
+	// of square patches
 	Size [2]int
 	// height and width of views of which Size is a part: in the middle when the model acts, and with Jumps
 	// from a place of its own of each sample that is learnt; zeros for views that are read to their edges
 	Frame [2]int
 	Jumps bool
 	State int // numbers of a robot's state, 0 where it is told in words
-	// Fold is the side of the squares of patches that become one row of features; 0 is one patch. Corner
-	// says that a view which is smaller than its square lies in the corner at the bottom right, and not in
-	// the middle
+	// Fold is the side of the squares of patches that become one row of features; 0 is one patch. Corner says that a
+	// view which is smaller than its square lies in the corner at the bottom right, and not in the middle
 	Fold   int
 	Corner bool
 	// Last says that of a patch the channel varies fastest, and not slowest
 	Last bool
 	// Colours says that pixels are read as ImageNet's are, with its mean and its deviation of each colour
 	Colours bool
-	// Token gives a state a row of its own, which reads the captions and is read by the actions: it lies
-	// between both
+	// Token gives a state a row of its own, which reads the captions and is read by the actions: it lies between both
 	Token bool
-	// Steps is how many steps are observed, the earliest first: Views and State are those of all of them; 0
-	// is one
+	// Steps is how many steps are observed, the earliest first: Views and State are those of all of them; 0 is one
 	Steps int
 }
 

@@ -419,8 +419,7 @@ func rope(c configs.Model) block.Rope {
 	return r
 }
 
-// Alternate gives every n-th layer full attention and the others a window, where the configuration names no
-// kinds.
+// Alternate gives every n-th layer full attention and the others a window, where the configuration names no kinds.
 func (s *Spec) Alternate(n int, given []string) {
 	if len(given) > 0 {
 		return

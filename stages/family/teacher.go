@@ -10,8 +10,7 @@ const TeacherKey = "teacher"
 
 const teacherData = "obj.teacher"
 
-// TeacherModality is the modality of models that learn from a teacher's logits over a vocabulary. It adds
-// no shape.
+// TeacherModality is the modality of models that learn from a teacher's logits over a vocabulary. It adds no shape.
 func TeacherModality(vocab int) Modality { return teacher{vocab} }
 
 type teacher struct{ vocab int }

@@ -13,8 +13,7 @@ import (
 var upcycles = map[string]string{"qwen3": "qwen3_moe", "llama": "mixtral", "mistral": "mixtral"}
 
 // Upcycled is a dense model with so many copies of each MLP as experts, of which each token goes to some
-// (arXiv:2212.05055). Their weights add up to 1, so that the model computes what the dense one did until
-// they part.
+// (arXiv:2212.05055). Their weights add up to 1, so that the model computes what the dense one did until they part.
 func Upcycled(c configs.Model, experts, each int) (configs.Model, error) {
 	to, ok := upcycles[c.ModelType]
 	switch {
@@ -37,8 +36,7 @@ func Upcycled(c configs.Model, experts, each int) (configs.Model, error) {
 	return c, err
 }
 
-// UpcycledFrom fills whole parameters of an upcycled model from the dense model's weights; routers begin at
-// random.
+// UpcycledFrom fills whole parameters of an upcycled model from the dense model's weights; routers begin at random.
 func (m *Model) UpcycledFrom(dense *Model, w *Weights, seed uint64) func(p *grad.Param, dst []float32) error {
 	params := map[string]*grad.Param{}
 	for _, p := range dense.Params(nil) {

@@ -52,9 +52,8 @@ func DeepstackPort(i int) string { return fmt.Sprintf("deepstack.%d", i) }
 // VisualName begins the names of a tower's parameters.
 const VisualName = "visual"
 
-// Compose puts a vision tower before a decoder: the features take the places of the embedding whose index in
-// the microbatch's "vis.places" [rows] is not negative, and deepstack features are added after the decoder's
-// first layers.
+// Compose puts a vision tower before a decoder: the features take the places of the embedding whose index in the
+// microbatch's "vis.places" [rows] is not negative, and deepstack features are added after the decoder's first layers.
 func Compose(m *Model, v *Vision) *Model {
 	m.Vision, m.Modalities = v, append(m.Modalities, images{v, &m.Spec})
 	rows := func(s block.Shape) int { return s.Dim(block.Patches) / v.Tower.Join }

@@ -23,8 +23,7 @@ type Weights struct {
 	part   string
 }
 
-// HFShapes lists the Hugging Face tensors that the model consists of; DType is left open. Adapters are no
-// part of them.
+// HFShapes lists the Hugging Face tensors that the model consists of; DType is left open. Adapters are no part of them.
 func (m *Model) HFShapes() []checkpoint.Info { return Shapes(m.Params(nil), m.Source) }
 
 // Shapes lists the tensors that parameters lie in, of which source says where; DType is left open.
@@ -61,9 +60,8 @@ func Shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info 
 	return out
 }
 
-// ignorable reports tensors that published checkpoints carry besides the model's parameters: tables that
-// follow from the configuration, a head that repeats a tied embedding, and further heads of a run that does
-// not use them.
+// ignorable reports tensors that published checkpoints carry besides the model's parameters: tables that follow from
+// the configuration, a head that repeats a tied embedding, and further heads of a run that does not use them.
 func (m *Model) ignorable(name string) bool {
 	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") ||
 		strings.HasSuffix(name, ".attn.bias") || m.Spec.MTP == 0 && (strings.HasPrefix(name, FurtherName) ||
@@ -72,8 +70,7 @@ func (m *Model) ignorable(name string) bool {
 		m.Beside != nil && m.Beside(name) || (m.Spec.Tie || m.Headless()) && name == m.Source(HeadName+".weight").Name
 }
 
-// repeats reports whether a tensor of a layer behind the model's is the model's own embedding or head once
-// more.
+// repeats reports whether a tensor of a layer behind the model's is the model's own embedding or head once more.
 func repeats(name string) bool {
 	return strings.HasSuffix(name, ".embed_tokens.weight") || strings.HasSuffix(name, ".shared_head.head.weight")
 }
@@ -170,9 +167,8 @@ func (m *Model) inOther(params []*grad.Param, infos map[string]checkpoint.Info) 
 	return false
 }
 
-// OpenWeights checks that every tensor of src is a parameter of the model and the other way round, in name
-// and shape; each difference is a *checkpoint.Error. A model of which checkpoints come in two layouts takes
-// that of src.
+// OpenWeights checks that every tensor of src is a parameter of the model and the other way round, in name and shape;
+// each difference is a *checkpoint.Error. A model of which checkpoints come in two layouts takes that of src.
 func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error) {
 	src, err := quant.Dequantized(src, path)
 	if err != nil {
@@ -196,9 +192,8 @@ func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error
 	return w, checkpoint.Match(path, m.without(want, have), have)
 }
 
-// without are those of the tensors that are wanted which a checkpoint has to have: what an expert of
-// actions is
-// made of is drawn where it has none of that.
+// without are those of the tensors that are wanted which a checkpoint has to have: what an expert of actions is made of
+// is drawn where it has none of that.
 func (m *Model) without(want, have []checkpoint.Info) []checkpoint.Info {
 	drawn := func(i checkpoint.Info) bool { return strings.HasPrefix(i.Name, m.drawn) }
 	if m.drawn == "" || slices.ContainsFunc(have, drawn) {
@@ -207,9 +202,8 @@ func (m *Model) without(want, have []checkpoint.Info) []checkpoint.Info {
 	return slices.DeleteFunc(want, drawn)
 }
 
-// SourceDType is the type in which the checkpoint keeps one of its own tensors, "" for one that it does not
-// have. For "" it is the type of the first parameter. One that is quantized there has the type that its
-// publishers convert it to.
+// SourceDType is the type in which the checkpoint keeps one of its own tensors, "" for one that it does not have. For
+// "" it is the type of the first parameter. One that is quantized there has the type that its publishers convert it to.
 func (w *Weights) SourceDType(hf string) string {
 	if hf == "" {
 		hf = w.m.HFShapes()[0].Name
@@ -264,8 +258,7 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 	return true, nil
 }
 
-// from tells where a parameter lies in the checkpoint, by the format that was found or else by the
-// family's own.
+// from tells where a parameter lies in the checkpoint, by the format that was found or else by the family's own.
 func (w *Weights) from(param string) Source {
 	if w.source != nil {
 		return w.source(param)
@@ -273,8 +266,7 @@ func (w *Weights) from(param string) Source {
 	return w.m.Source(param)
 }
 
-// grows reports whether a part's checkpoint may have fewer rows than the model: tokens were added to its
-// vocabulary.
+// grows reports whether a part's checkpoint may have fewer rows than the model: tokens were added to its vocabulary.
 func (w *Weights) grows(param string) bool {
 	return w.part == Foundation && (param == EmbedName+".weight" || param == HeadName+".weight")
 }
@@ -367,10 +359,9 @@ func (s Source) shape(logical []int) []int {
 	return append(out, logical[1:]...)
 }
 
-// ranges are the half-open intervals of a run of rows of a logical tensor of a shape, and of columns [col,
-// col+cols), in the file; a tensor with other axes there is never cut along its columns. Axes behind the
-// second
-// are whole, and columns count them.
+// ranges are the half-open intervals of a run of rows of a logical tensor of a shape, and of columns [col, col+cols),
+// in the file; a tensor with other axes there is never cut along its columns. Axes behind the second are whole,
+// and columns count them.
 func (s Source) ranges(r span, shape []int, col, cols int) (out [][2]int) {
 	for range s.Lead {
 		out = append(out, [2]int{s.Nth, s.Nth + 1})
@@ -437,8 +428,7 @@ func (m *Model) HFTensors(dtype func(hf string) string) []checkpoint.Info {
 	return out
 }
 
-// Export writes every logical parameter to dst, which was made for HFTensors. value fills a whole logical
-// parameter.
+// Export writes every logical parameter to dst, which was made for HFTensors. value fills a whole logical parameter.
 func (m *Model) Export(dst checkpoint.Sink, dtype func(hf string) string,
 	value func(p *grad.Param, dst []float32) error) error {
 	shared := turns{}

@@ -15,11 +15,10 @@ func lin(r *block.Rec, prefix string, i, width int) *grad.Value {
 	return r.T.Param(linName(prefix, i), []int{1, width, 1, 1}, -1, 1, true)
 }
 
-// Distance is how far y lies from x, both pixels [n h w 3] from -1 to 1, of which y learns: the distance of
-// LPIPS (arXiv:1801.03924) of each image times its weight [n] in float32, summed, [1] in float32. Of every
-// map of the network the channels of a place are brought to length 1; the squares of their differences count
-// by the weights of the file, or by 1 where it has none, and their sum's mean over places is added up over
-// the maps.
+// Distance is how far y lies from x, both pixels [n h w 3] from -1 to 1, of which y learns:
+// the distance of LPIPS (arXiv:1801.03924) of each image times its weight [n] in float32, summed, [1] in float32.
+// Of every map of the network the channels of a place are brought to length 1; the squares of their differences count
+// by the weights of the file, or by 1 where it has none, and their sum's mean over places is added up over the maps.
 func (n *Net) Distance(r *block.Rec, prefix string, y, x, weight *grad.Value) *grad.Value {
 	t := r.T
 	ours, theirs := n.Maps(r, prefix, y), n.Maps(r, prefix, x)

@@ -178,8 +178,7 @@ func TestDistanceIsLPIPS(t *testing.T) {
 			}
 		}
 		require.Len(t, want.Gradient, i)
-		// PyTorch's own gradient in float32 is 1.7e-3 from that in float64: activations beside 0 change
-		// sides.
+		// PyTorch's own gradient in float32 is 1.7e-3 from that in float64: activations beside 0 change sides.
 		require.Less(t, most/scale, 4e-3)
 	}
 }

@@ -20,9 +20,8 @@ type Statistics struct {
 	// (arXiv:1801.01401): KID with Inception's vectors. It may be negative, and is over no more than
 	// CloseMost pictures of each set.
 	Kernel float64 `json:"kernel"`
-	// Precision is the share of drawn pictures among the reference ones, and Recall the converse: within the
-	// distance from one of them to its third nearest (arXiv:1904.06991), over no more than CloseMost of each
-	// set.
+	// Precision is the share of drawn pictures among the reference ones, and Recall the converse: within the distance
+	// from one of them to its third nearest (arXiv:1904.06991), over no more than CloseMost of each set.
 	Precision float64 `json:"precision"`
 	Recall    float64 `json:"recall"`
 }

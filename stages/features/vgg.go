@@ -9,9 +9,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// vgg is a network of 3×3 convolutions with a maximum of 2×2 places between groups of them: VGG 11, 13, 16
-// and 19 without batch norms, under torchvision's names, in which every activation and every maximum counts
-// as a layer.
+// vgg is a network of 3×3 convolutions with a maximum of 2×2 places between groups of them: VGG 11, 13, 16 and 19
+// without batch norms, under torchvision's names, in which every activation and every maximum counts as a layer.
 type vgg struct {
 	widths []int
 	pools  map[int]bool // layers that are maxima

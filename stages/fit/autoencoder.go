@@ -88,8 +88,7 @@ func (r rules) perceptual() {
 	}
 }
 
-// Perceptual is the component of the network that compares pictures, frozen. The names of its parameters
-// begin with it.
+// Perceptual is the component of the network that compares pictures, frozen. The names of its parameters begin with it.
 const Perceptual = "perceptual"
 
 // look adds the network of diffusion.perceptual to an autoencoder: its weights are a part of the model that
@@ -118,8 +117,7 @@ func look(c *configs.Config, m *family.Model) error {
 	return nil
 }
 
-// PartFiles are the weights of a part of a model, by the key that names them: "" for none that lie by
-// themselves.
+// PartFiles are the weights of a part of a model, by the key that names them: "" for none that lie by themselves.
 func PartFiles(c *configs.Config, component string) (key, path string) {
 	switch component {
 	case Perceptual:
@@ -139,8 +137,7 @@ func PartFiles(c *configs.Config, component string) (key, path string) {
 	return "diffusion.text_encoder", TextDir(c)
 }
 
-// reconstruction is what an autoencoder is trained by: pixels that come back are compared with those that
-// were encoded.
+// reconstruction is what an autoencoder is trained by: pixels that come back are compared with those that were encoded.
 func reconstruction(d *configs.Diffusion) family.Process {
 	target, ok := noise.Lookup("sample")
 	if !ok {

@@ -109,8 +109,7 @@ func Process(c *configs.Config) (p family.Process, err error) {
 	return p, nil
 }
 
-// noiseRange is that of noise_from and noise_to, or of the expert that the model's folder is in its
-// pipeline.
+// noiseRange is that of noise_from and noise_to, or of the expert that the model's folder is in its pipeline.
 func noiseRange(c *configs.Config) (from, to float64) {
 	d := &c.Run.Diffusion
 	if d.From > 0 || d.To > 0 || c.Run.Model.Path == "" || d.Experts == "both" {
@@ -368,8 +367,7 @@ func Build(c *configs.Config) (*family.Model, error) {
 	return m, compose(c, m)
 }
 
-// compose puts a second model of diffusion beside m and encoders of captions before it, where the run has
-// them.
+// compose puts a second model of diffusion beside m and encoders of captions before it, where the run has them.
 func compose(c *configs.Config, m *family.Model) error {
 	if m.Denoiser == nil {
 		return nil
@@ -425,8 +423,8 @@ func (p policyLevels) At(u float64) noise.Level {
 	return noise.Level{Alpha: float32(1 - s), Sigma: float32(s), Time: float32(1000 * s)}
 }
 
-// act sets what policies train by where the run does not say otherwise: what they say themselves, or times of
-// Beta(1.5, 1).
+// act sets what policies train by where the run does not say otherwise: what they say themselves, or times
+// of Beta(1.5, 1).
 func act(c *configs.Config, d *family.Denoiser) {
 	if d.Hosted { // views are brought to this size before the model's own processor sees them
 		d.Sight.Patches = c.Run.Policy.ViewSize * c.Run.Policy.ViewSize

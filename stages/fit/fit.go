@@ -1,8 +1,7 @@
-// Package fit holds the settings of a run file to the model that they describe: what plan, train, lora and
-// freeze may say of its experts, its images, its layers and its parameters. It is the one place for what
-// several sections and a model decide together; what sections decide by their numbers alone is configs' own
-// (configs/fit.go). Its rule is applied by configs.Load, which reports what it finds beside all other
-// faults.
+// Package fit holds the settings of a run file to the model that they describe: what plan, train, lora and freeze
+// may say of its experts, its images, its layers and its parameters. It is the one place for what several sections
+// and a model decide together; what sections decide by their numbers alone is configs' own (configs/fit.go).
+// Its rule is applied by configs.Load, which reports what it finds beside all other faults.
 package fit
 
 import (

@@ -91,8 +91,7 @@ func (r rules) match(key string, patterns, names []string) bool {
 	return len(missed) == 0
 }
 
-// groups holds optimizer.groups to the model: each matches a parameter that is trained, and no two the same
-// one.
+// groups holds optimizer.groups to the model: each matches a parameter that is trained, and no two the same one.
 func (r rules) groups() {
 	const key = "optimizer.groups"
 	frozen, of, clips := Frozen(r.c), map[string]string{}, 0
@@ -156,8 +155,7 @@ func Clipped(c *configs.Config) func(param string) (limit float64, group int) {
 	}
 }
 
-// Grouped gives the group of optimizer.groups that a parameter is of; one of factors of 1 where there is
-// none.
+// Grouped gives the group of optimizer.groups that a parameter is of; one of factors of 1 where there is none.
 func Grouped(c *configs.Config) func(param string) configs.OptimizerGroup {
 	groups := c.Run.Optimizer.ParsedGroups()
 	return func(param string) configs.OptimizerGroup {

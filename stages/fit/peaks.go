@@ -55,8 +55,7 @@ func windowed(p block.Part) bool {
 	return ok && a.Window > 0
 }
 
-// halfFrozen is a projection of queries or keys that is frozen where the other one of its layer is not, ""
-// for none.
+// halfFrozen is a projection of queries or keys that is frozen where the other one of its layer is not, "" for none.
 func (r rules) halfFrozen() string {
 	frozen, first := Frozen(r.c), map[string]bool{}
 	for _, p := range r.m.Params(nil) {

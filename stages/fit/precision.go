@@ -14,8 +14,7 @@ import (
 	"github.com/lfactor/lfactor/stages/texts"
 )
 
-// Low says in which precision layers multiply a weight, of kernels.Precisions; nil for all in the model's
-// own.
+// Low says in which precision layers multiply a weight, of kernels.Precisions; nil for all in the model's own.
 func Low(c *configs.Config, m *family.Model) func(param string) int {
 	p, err := kernels.PrecisionOf(c.Run.Train.LowPrecision)
 	if err != nil {
@@ -172,8 +171,7 @@ func (r rules) lowPrecision() {
 	}
 }
 
-// averaging holds an optimizer that keeps an average of weights to the schedule, and to an average beside
-// it.
+// averaging holds an optimizer that keeps an average of weights to the schedule, and to an average beside it.
 func (r rules) averaging() {
 	o := &r.c.Run.Optimizer
 	if !optim.Averages(o.Kind) {
@@ -191,8 +189,7 @@ func (r rules) averaging() {
 	}
 }
 
-// offloads holds plan.offload_optimizer to the optimizer: updates of whole matrices want their state at
-// hand.
+// offloads holds plan.offload_optimizer to the optimizer: updates of whole matrices want their state at hand.
 func (r rules) offloads() {
 	o, err := optim.Get(r.c.Run.Optimizer.Kind)
 	if err != nil || !r.c.Run.Plan.OffloadOptimizer || o.Turning == nil {

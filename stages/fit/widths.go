@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Scales are factors on what a parameter has of a run: its rate, its weight decay and the deviation of its
-// first values.
+// Scales are factors on what a parameter has of a run: its rate, its weight decay and the deviation of
+// its first values.
 type Scales struct{ LR, Decay, Std float64 }
 
 // Widths are the rules by which rates that were found for a narrow model serve a wide one, maximal update

@@ -152,8 +152,7 @@ func (b clipBlocks) last(w way, r *block.Rec, name string, x *grad.Value, out in
 	return w.causal(r, name+".conv_out", silu(r, norm(r, name+".norm_out", x, 3)), out, 3)
 }
 
-// norm is the norm of each place's channels called name, whose parameter has as many axes of length 1 behind
-// its own.
+// norm is the norm of each place's channels called name, whose parameter has as many axes of length 1 behind its own.
 func norm(r *block.Rec, name string, x *grad.Value, ones int) *grad.Value {
 	shape := []int{channels(x)}
 	for range ones {

@@ -55,8 +55,7 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestChunkMemory: the memory of chunks does not grow with the clip, and is less than that of the clip at
-// once.
+// TestChunkMemory: the memory of chunks does not grow with the clip, and is less than that of the clip at once.
 func TestChunkMemory(t *testing.T) {
 	for _, name := range clips {
 		g := openGolden(t, name)

@@ -1,6 +1,6 @@
-// Package latent has the autoencoders of diffusion models, which make latents of pixels and pixels of
-// latents: diffusers' AutoencoderKL (Stable Diffusion, SDXL, Flux), AutoencoderKLWan (Wan 2.1 and 2.2) and
-// AutoencoderKLQwenImage.
+// Package latent has the autoencoders of diffusion models, which make latents of pixels and pixels of latents:
+// diffusers' AutoencoderKL (Stable Diffusion, SDXL, Flux), AutoencoderKLWan (Wan 2.1 and
+// 2.2) and AutoencoderKLQwenImage.
 //
 // # What it is
 //

@@ -62,8 +62,7 @@ func (f *Frozen) time(shape []int) int {
 	return 1
 }
 
-// Encode gives the mean of scaled latents [z t h w] of pixels [c t h w] between -1 and 1, and their standard
-// deviation.
+// Encode gives the mean of scaled latents [z t h w] of pixels [c t h w] between -1 and 1, and their standard deviation.
 func (f *Frozen) Encode(pixels []float32, size [3]int) (mean, deviation []float32, err error) {
 	shape, err := f.a.pixels(size)
 	if err != nil {

@@ -42,8 +42,7 @@ func (b klBlocks) encoder(_ way, name string) []Block {
 	}})
 }
 
-// decoder lists blocks that double the picture behind every level but the last, with a residual block more
-// in each.
+// decoder lists blocks that double the picture behind every level but the last, with a residual block more in each.
 func (b klBlocks) decoder(_ way, name string) []Block {
 	dec, c, n := join(name, "decoder"), b.c, len(b.c.Channels)
 	list := []Block{{dec + ".conv_in", func(r *block.Rec, x *grad.Value) *grad.Value {

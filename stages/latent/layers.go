@@ -19,8 +19,7 @@ func same(size int) kernels.Window {
 // halve is that of a convolution of size 3 that halves its axis, with padding behind it alone.
 var halve = kernels.Window{Stride: 2, Dilation: 1, After: 1}
 
-// conv is the convolution called name of x [n s… c] to out channels, with a bias. Its sizes are kernel, an
-// axis each.
+// conv is the convolution called name of x [n s… c] to out channels, with a bias. Its sizes are kernel, an axis each.
 func conv(r *block.Rec, name string, x *grad.Value, out int, kernel []int, wins ...kernels.Window) *grad.Value {
 	w := r.T.Param(name+".weight", append([]int{out, channels(x)}, kernel...), -1, 1, true)
 	return r.T.Conv(x, w, r.T.Param(name+".bias", []int{out}, -1, 1, false), wins...)

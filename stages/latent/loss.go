@@ -20,10 +20,9 @@ type Loss struct {
 	Drawn bool
 }
 
-// Loss records encoder and decoder under a name, and what pixels x [n (t) h w In] lose between them, which
-// it gives and adds to the tape's loss: the reconstruction and, where l has a weight for it, the weighted
-// divergence, each [1] in float32, nil for none. x is data. The autoencoder gives as many channels as it
-// takes.
+// Loss records encoder and decoder under a name, and what pixels x [n (t) h w In] lose between them, which it
+// gives and adds to the tape's loss: the reconstruction and, where l has a weight for it, the weighted divergence,
+// each [1] in float32, nil for none. x is data. The autoencoder gives as many channels as it takes.
 func (m *Model) Loss(r *block.Rec, name string, x *grad.Value, l Loss) (reconstruction, divergence *grad.Value) {
 	t := r.T
 	mean, logVariance := Split(r, m.Encode(r, name, x))

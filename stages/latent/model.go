@@ -40,8 +40,7 @@ func (m *Model) Encoder(name string) []Block { return m.encoder(way{}, name) }
 func (m *Model) Decoder(name string) []Block { return m.decoder(way{}, name) }
 
 // Encode records the encoder called name: pixels x [n (t) h w In] become moments [n (t') h' w' 2·Latent],
-// the means of all channels before the logarithms of their variances, which are not clamped yet: Split does
-// that.
+// the means of all channels before the logarithms of their variances, which are not clamped yet: Split does that.
 func (m *Model) Encode(r *block.Rec, name string, x *grad.Value) *grad.Value {
 	return run(r, m.Encoder(name), x)
 }

@@ -141,8 +141,7 @@ func (a *Autoencoder) Close() {
 	}
 }
 
-// Save writes the autoencoder as a folder that diffusers and Open read: its config.json and its weights in
-// float32.
+// Save writes the autoencoder as a folder that diffusers and Open read: its config.json and its weights in float32.
 func (a *Autoencoder) Save(dir string) error {
 	params := a.Params()
 	infos := make([]checkpoint.Info, len(params))

@@ -14,8 +14,7 @@ type Config interface {
 	Class() string
 	// Model is the autoencoder that the keys describe.
 	Model() *Model
-	// check reports keys that contradict each other or are out of range, and settles those that follow from
-	// others.
+	// check reports keys that contradict each other or are out of range, and settles those that follow from others.
 	check(f *diffusers.Faults)
 }
 

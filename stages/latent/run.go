@@ -134,8 +134,7 @@ func paste(x, part *tensor.Tensor, from int) {
 	}
 }
 
-// step records f for one chunk and runs it. handed has the frames of the chunk before, and then those of
-// this one.
+// step records f for one chunk and runs it. handed has the frames of the chunk before, and then those of this one.
 func (a *Autoencoder) step(in *tensor.Tensor, out []*tensor.Tensor, w way, handed map[string]*tensor.Tensor,
 	f func(r *block.Rec, w way, x *grad.Value)) error {
 	r := &block.Rec{T: grad.NewTape(grad.Options{DType: tensor.F32, NoGrad: true})}

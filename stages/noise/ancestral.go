@@ -1,7 +1,7 @@
 package noise
 
-// EulerAncestral is EulerAncestralDiscreteScheduler: Euler's method in σ-space to below the next level, and noise up to
-// it.
+// EulerAncestral is EulerAncestralDiscreteScheduler: Euler's method in σ-space to below the next level,
+// and noise up to it.
 type EulerAncestral struct {
 	Betas
 	Prediction string `json:"prediction_type"`

@@ -17,8 +17,7 @@ type Curve struct {
 	Betas func(b Betas, n int) []float32
 }
 
-// Betas are the keys of schedulers whose noise is a table of variances: ᾱ_t = ∏(1−β), x_t =
-// √ᾱ·x0 + √(1−ᾱ)·ε.
+// Betas are the keys of schedulers whose noise is a table of variances: ᾱ_t = ∏(1−β), x_t = √ᾱ·x0 + √(1−ᾱ)·ε.
 type Betas struct {
 	TrainSteps int       `json:"num_train_timesteps"`
 	Start      float64   `json:"beta_start"`
@@ -94,8 +93,7 @@ func cumprod(betas []float32) []float32 {
 	return out
 }
 
-// rescaleZeroSNR shifts and scales √ᾱ so that the last is 0 and the first stays (arXiv:2305.08891,
-// algorithm 1).
+// rescaleZeroSNR shifts and scales √ᾱ so that the last is 0 and the first stays (arXiv:2305.08891, algorithm 1).
 func rescaleZeroSNR(betas []float32) []float32 {
 	a := cumprod(betas)
 	for i := range a {

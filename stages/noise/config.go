@@ -19,10 +19,9 @@ func ReadFile(path string) (Scheduler, error) {
 	return Read(path, text)
 }
 
-// Read reads the text of a scheduler_config.json; file is what errors call it. Keys that it does not have
-// get diffusers' defaults. A key that no scheduler has, one given twice, a value of another type and keys
-// that contradict each other are errors, all reported at once. Keys of other schedulers are passed over, as
-// diffusers does.
+// Read reads the text of a scheduler_config.json; file is what errors call it. Keys that it does not have get
+// diffusers' defaults. A key that no scheduler has, one given twice, a value of another type and keys that contradict
+// each other are errors, all reported at once. Keys of other schedulers are passed over, as diffusers does.
 func Read(file string, text []byte) (Scheduler, error) {
 	f := diffusers.New(file)
 	raw := f.Object(text, "give the scheduler_config.json of a diffusers folder")

@@ -2,8 +2,7 @@ package noise
 
 import "fmt"
 
-// DDPM is DDPMScheduler: ancestral sampling (arXiv:2006.11239, equations 6 and 7; learned variances:
-// arXiv:2102.09672).
+// DDPM is DDPMScheduler: ancestral sampling (arXiv:2006.11239, equations 6 and 7; learned variances: arXiv:2102.09672).
 type DDPM struct {
 	Betas
 	Variance string `json:"variance_type"`

@@ -5,8 +5,7 @@ import "github.com/lfactor/lfactor/stages/diffusers"
 // faults collects what is wrong with a file of settings.
 type faults = diffusers.Faults
 
-// Check reports every key of a scheduler that is out of range or contradicts another. File is what errors
-// call it.
+// Check reports every key of a scheduler that is out of range or contradicts another. File is what errors call it.
 func Check(s Scheduler, file string) error {
 	f := diffusers.New(file)
 	s.check(f)

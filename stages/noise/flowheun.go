@@ -1,7 +1,7 @@
 package noise
 
-// FlowMatchHeun is FlowMatchHeunDiscreteScheduler: flow matching by Heun's method, two evaluations of each level but the
-// last.
+// FlowMatchHeun is FlowMatchHeunDiscreteScheduler: flow matching by Heun's method, two evaluations of each level
+// but the last.
 type FlowMatchHeun struct {
 	TrainSteps int     `json:"num_train_timesteps"`
 	Shift      float64 `json:"shift"`

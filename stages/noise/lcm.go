@@ -41,8 +41,8 @@ func (s *Distilled) checked(f *faults, class string) {
 // Levels are the table of variances.
 func (s *Distilled) Levels() (Levels, error) { return variancePreserving(s.cumulative(s.ZeroSNR)), nil }
 
-// LCM is LCMScheduler: a prediction of the sample by a consistency function, and noise up to the next time
-// (arXiv:2310.04378).
+// LCM is LCMScheduler: a prediction of the sample by a consistency function, and noise up to the
+// next time (arXiv:2310.04378).
 type LCM struct{ Distilled }
 
 var _ = Register(func() Scheduler { return &LCM{distilled()} })

@@ -20,8 +20,7 @@ func (l Level) SNR() float32 {
 
 // Levels are the noise levels of training.
 type Levels interface {
-	// At is the level of a number 0 <= u < 1 that a [Draw] gave; u near 0 is noise, as in diffusers'
-	// trainers.
+	// At is the level of a number 0 <= u < 1 that a [Draw] gave; u near 0 is noise, as in diffusers' trainers.
 	At(u float64) Level
 	// Table lists the levels from noise to data, or a grid of them where At is continuous.
 	Table() []Level

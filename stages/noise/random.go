@@ -18,8 +18,7 @@ type Key struct {
 	Draw   uint64 // which use of the sample: its step or epoch, and the purpose
 }
 
-// Word is number e of the key as 64 random bits: mix(mix(Sample + (Draw+1)·0x9E3779B97F4A7C15) +
-// e·0x9E3779B97F4A7C15).
+// Word is number e of the key as 64 random bits: mix(mix(Sample + (Draw+1)·0x9E3779B97F4A7C15) + e·0x9E3779B97F4A7C15).
 func (k Key) Word(e uint64) uint64 { return mix(mix(k.Sample+(k.Draw+1)*golden) + e*golden) }
 
 // Uniform is number e in (0, 1): the top 53 bits of the word, plus one half, over 2⁵³.

@@ -30,10 +30,9 @@ type Churn struct {
 // stepsMax bounds a run of the denoiser.
 const stepsMax = 10_000
 
-// Sampler is a run of the denoiser, laid out: a value without state. Begin, then as long as Done says no,
-// evaluate the denoiser at Input and Time and give the result to Step. Everything is float32, in the order
-// of diffusers' operations. A Sampler treats one sample at a time, so that its neighbours in a batch do not
-// change it.
+// Sampler is a run of the denoiser, laid out: a value without state. Begin, then as long as Done says no, evaluate the
+// denoiser at Input and Time and give the result to Step. Everything is float32, in the order of diffusers' operations.
+// A Sampler treats one sample at a time, so that its neighbours in a batch do not change it.
 type Sampler struct {
 	Times  []float32 // what the denoiser is told, an evaluation each
 	Sigmas []float32 // noise levels in the scheduler's own units, one more than Times where it has them

@@ -17,10 +17,9 @@ func (s Spacing) check(f *faults) {
 	f.Within("steps_offset", float64(s.Offset), 0, trainStepsMax)
 }
 
-// times are n times of a table of `table` entries, the latest first. A solver that keeps the last time for
-// itself (extra = 1) has n+1 of linspace and leading, and drops the smallest. end is the entry behind the
-// last that may be visited; trailing has fewer than n times below it. linspace is rounded to whole times
-// where round is true.
+// times are n times of a table of `table` entries, the latest first. A solver that keeps the last time for itself
+// (extra = 1) has n+1 of linspace and leading, and drops the smallest. end is the entry behind the last that may be
+// visited; trailing has fewer than n times below it. linspace is rounded to whole times where round is true.
 func (s Spacing) times(n, table, end, extra int, round bool) ([]float64, error) {
 	var out []float64
 	for i := range n {

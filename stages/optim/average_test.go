@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestAveragingDecay: the decays of diffusers' EMAModel(decay=0.9, update_after_step=2).get_decay, and with
-// use_ema_warmup=True, power=2/3.
+// TestAveragingDecay: the decays of diffusers' EMAModel(decay=0.9, update_after_step=2).get_decay,
+// and with use_ema_warmup=True, power=2/3.
 func TestAveragingDecay(t *testing.T) {
 	e := Averaging{Decay: 0.9, After: 2}
 	var got []float64

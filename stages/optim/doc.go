@@ -17,6 +17,6 @@
 //
 // # Where to begin
 //
-// sgd.go and optim.go; actors/layout decides which rank updates which rows, actors/host/update.go calls
-// [Optimizer.Apply].
+// sgd.go and optim.go; actors/layout decides which rank updates which rows,
+// actors/host/update.go calls [Optimizer.Apply].
 package optim

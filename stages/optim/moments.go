@@ -36,8 +36,7 @@ func block(s Subject, most int) int {
 	return b
 }
 
-// narrowed is an optimizer whose moments are of the type that a configuration asks for, where it can keep
-// them so.
+// narrowed is an optimizer whose moments are of the type that a configuration asks for, where it can keep them so.
 func (c Config) narrowed(o Optimizer) Optimizer {
 	switch {
 	case c.Moments == Half && o.Narrow != "":

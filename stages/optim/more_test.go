@@ -78,9 +78,8 @@ func (m *moreCase) trained(t *testing.T, b kernels.Backend, c Config) (p *tensor
 	return p, state
 }
 
-// TestMoreGolden holds optimizers to schedulefree's, torchao's, torch's and transformers' after 200 steps
-// within 1e-4 of the largest weights, float32 sums of 200 steps, and moments in eight bits to the same
-// numbers of the map.
+// TestMoreGolden holds optimizers to schedulefree's, torchao's, torch's and transformers' after 200 steps within 1e-4
+// of the largest weights, float32 sums of 200 steps, and moments in eight bits to the same numbers of the map.
 func TestMoreGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/more.json") // bench/golden/optimizers_more.py
 	require.NoError(t, err)

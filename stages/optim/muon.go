@@ -17,8 +17,7 @@ type Muon struct {
 
 // The scales of Muon's updates of matrices [n k].
 const (
-	// MatchRMS is 0.2·√max(n, k): updates as large as AdamW's, whose rate and decay serve both
-	// (arXiv:2502.16982).
+	// MatchRMS is 0.2·√max(n, k): updates as large as AdamW's, whose rate and decay serve both (arXiv:2502.16982).
 	MatchRMS = "match_rms"
 	// Spectral is √max(1, n/k), the original's.
 	Spectral = "spectral"

@@ -34,8 +34,7 @@ type Optimizer struct {
 	State []string   // names of the state tensors, float32, in operand order
 	// Narrow is the kernel of an update whose state is in bf16; "" where there is none.
 	Narrow kernels.Op
-	// Blocks is that of one whose state is in eight bits with scales of blocks of a row; "" where there is
-	// none.
+	// Blocks is that of one whose state is in eight bits with scales of blocks of a row; "" where there is none.
 	Blocks kernels.Op
 	// Forms are those of the state tensors; nil for a float32 number for each of the parameter's.
 	Forms []Form
@@ -60,9 +59,8 @@ type Optimizer struct {
 type Form struct {
 	Type tensor.DType
 	Per  int // numbers of a row that have one element together; 0 for one each
-	// Whole is the shape of state that belongs to matrices as wholes, of that of a parameter, whose first
-	// axis it keeps where that counts experts: all ranks that have numbers of a matrix have all of it. Nil
-	// is state by number
+	// Whole is the shape of state that belongs to matrices as wholes, of that of a parameter, whose first axis it keeps
+	// where that counts experts: all ranks that have numbers of a matrix have all of it. Nil is state by number
 	Whole func(of []int) []int
 }
 
@@ -137,8 +135,7 @@ func (o Optimizer) StateBytes(n int64) (bytes int64) {
 	return bytes
 }
 
-// Traffic is what the update of n numbers reads and writes, in bytes: gradient, weight and each state
-// tensor.
+// Traffic is what the update of n numbers reads and writes, in bytes: gradient, weight and each state tensor.
 func (o Optimizer) Traffic(n int64) int64 { return 16*n + 2*o.StateBytes(n) }
 
 var all = map[string]Optimizer{}

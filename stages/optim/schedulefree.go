@@ -31,8 +31,7 @@ type sums struct {
 
 var sumsOf sync.Map // of LR
 
-// share is the weight of an update among those of all until it; one of a schedule that is nowhere above 0
-// has none.
+// share is the weight of an update among those of all until it; one of a schedule that is nowhere above 0 has none.
 func (l LR) share(update int64) float64 {
 	if l.Style == "" { // one rate for all
 		return 1 / float64(update)

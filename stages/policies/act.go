@@ -27,8 +27,7 @@ type Actor struct {
 	Steps int // from noise to actions: of Euler, or of the policy's own scheduler
 }
 
-// Seen is what a robot is asked about: its task, its state and what its cameras see, nil for one that is
-// missing.
+// Seen is what a robot is asked about: its task, its state and what its cameras see, nil for one that is missing.
 type Seen struct {
 	Task   string
 	State  []float64
@@ -174,8 +173,7 @@ func (a *Actor) Abilities() Abilities {
 			(x.D.Clip == nil || x.D.Clip.Blocks == nil) && !x.D.Worded()}
 }
 
-// draws reports whether a clip is drawn before actions are, of which those of its first frame are no part of
-// a chunk.
+// draws reports whether a clip is drawn before actions are, of which those of its first frame are no part of a chunk.
 func (x *Robots) draws() bool { return x.D.Clip != nil && x.D.Clip.Steps > 0 }
 
 // given are the actions of a chunk that a policy gives, [from, to): those of steps before the present one

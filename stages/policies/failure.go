@@ -17,8 +17,7 @@ func (f *Failure) Error() string {
 		"lies far from those that it was trained on", f.Number, f.Action, f.Value)
 }
 
-// Fault is the *Failure of actions, nil where all their numbers are finite as float32, in which they are
-// sent.
+// Fault is the *Failure of actions, nil where all their numbers are finite as float32, in which they are sent.
 func Fault(actions [][]float64) error {
 	for i, a := range actions {
 		for k, x := range a {

@@ -209,10 +209,9 @@ func (m *motion) act(state []float64, chunk [][]float64) [][]float64 {
 // mostMotions is of how many actions statistics are made, about.
 const mostMotions = 1 << 20
 
-// statistics are those of states and actions as a policy of chunks of so many actions reads and learns
-// them, from past steps before the present one: of all frames, or of some at equal distances where all
-// would be over mostMotions actions. Frames that cannot be read, which are set aside when they are
-// learnt, count for none.
+// statistics are those of states and actions as a policy of chunks of so many actions reads and learns them,
+// from past steps before the present one: of all frames, or of some at equal distances where all would be over
+// mostMotions actions. Frames that cannot be read, which are set aside when they are learnt, count for none.
 func (m *motion) statistics(l format.Robots, chunk, past int, padding bool) (out [2]format.RobotStats, err error) {
 	var columns [2][][]float64
 	add := func(which int, v []float64) {

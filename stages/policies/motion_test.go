@@ -26,9 +26,8 @@ func readRotations(t *testing.T) (want rotationsGolden) {
 	return want
 }
 
-// TestRotationsAreSciPys: every form becomes every other one as SciPy has it (bench/golden/rotations.py),
-// near no turn and near half a turn too. Half a turn has two axes and a quaternion two signs: those are
-// compared as matrices.
+// TestRotationsAreSciPys: every form becomes every other one as SciPy has it (bench/golden/rotations.py), near no turn
+// and near half a turn too. Half a turn has two axes and a quaternion two signs: those are compared as matrices.
 func TestRotationsAreSciPys(t *testing.T) {
 	for i, forms := range readRotations(t).Turns {
 		for from, v := range forms {

@@ -105,8 +105,7 @@ func exportPolicy(e *trained.Exporter, dst string) error {
 	return writeJSON(filepath.Join(dst, "config.json"), config)
 }
 
-// follows sets what of a policy that reads views whole follows from its features, and from the folder of its
-// encoders.
+// follows sets what of a policy that reads views whole follows from its features, and from the folder of its encoders.
 func (x *Robots) follows(config map[string]any, encoders string) {
 	keys := []string{"in_channels", "state_size", "views", "view_height", "view_width"}
 	from, to := x.given()

@@ -44,8 +44,7 @@ func (x *filmer) first(e *family.Encoded, views []*media.Image, frames int) (err
 	return nil
 }
 
-// block has a block of frames, with its actions, be drawn behind the frame that is seen, out of noise of
-// a seed.
+// block has a block of frames, with its actions, be drawn behind the frame that is seen, out of noise of a seed.
 func (x *filmer) block(e *family.Encoded, seed uint64) (err error) {
 	f, seen := x.D.Clip, e.Clip
 	c := &family.Clip{Part: family.NoisyPart, Known: 1, Given: seen.Given}

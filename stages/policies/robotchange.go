@@ -14,9 +14,8 @@ const (
 	drawLooks
 )
 
-// change changes a sample by numbers that are counted from its key: it may lose its state, and what its
-// cameras see is cropped and coloured otherwise, the same in all steps that are observed. bare are its
-// tokens without its state.
+// change changes a sample by numbers that are counted from its key: it may lose its state, and what its cameras see is
+// cropped and coloured otherwise, the same in all steps that are observed. bare are its tokens without its state.
 func (x *Robots) change(e *family.Encoded, bare []int32) {
 	p, v := &x.Policy, x.D.Sight
 	if (noise.Key{Sample: e.Key, Draw: drawStateless}).Uniform(0) < p.Stateless {

@@ -18,9 +18,8 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// filmer encodes what a policy with a clip sees and is told: views of all cameras side by side, frame by
-// frame, by the autoencoder of the run, and prompts by its encoder of captions. It is used by several
-// goroutines at once.
+// filmer encodes what a policy with a clip sees and is told: views of all cameras side by side, frame by frame,
+// by the autoencoder of the run, and prompts by its encoder of captions. It is used by several goroutines at once.
 type filmer struct {
 	*diffusion.Pictures
 	told sync.Map // states of prompts, by prompt: of toldMost at most
@@ -193,8 +192,7 @@ func (x *filmer) latents(pixels []float32, size [3]int, parts int) ([]float32, e
 	return out, nil
 }
 
-// open has a clip that is drawn before a policy acts begin with the frame that is seen, and noise of a seed
-// behind.
+// open has a clip that is drawn before a policy acts begin with the frame that is seen, and noise of a seed behind.
 func (x *filmer) open(e *family.Encoded, seed uint64) error {
 	f, seen := x.D.Clip, e.Clip.X0
 	switch {

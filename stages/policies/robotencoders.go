@@ -165,8 +165,7 @@ func imageEncoder(cfg *configs.Config) string {
 	return dir
 }
 
-// imageEncoderIn is the encoder of images in a pipeline's folder, for a policy that reads features of what
-// it sees.
+// imageEncoderIn is the encoder of images in a pipeline's folder, for a policy that reads features of what it sees.
 func imageEncoderIn(m *trained.Trained, root string) string {
 	if m.Model.Denoiser.Images == 0 {
 		return m.Cfg.Run.Diffusion.Image

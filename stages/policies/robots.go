@@ -355,8 +355,7 @@ func (x *Robots) shown(planes []float32, camera int, top, left float64) []float3
 	return x.D.Sight.Cut(planes)
 }
 
-// ImageNet's mean and deviation of each colour, of pixels from 0 to 1, which lerobot takes for those of a
-// data set.
+// ImageNet's mean and deviation of each colour, of pixels from 0 to 1, which lerobot takes for those of a data set.
 var imageMean, imageDeviation = [3]float64{0.485, 0.456, 0.406}, [3]float64{0.229, 0.224, 0.225}
 
 // coloured brings pixels from -1 to 1, [3 height width], to those that a ResNet reads.

@@ -8,8 +8,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 )
 
-// Prompts are those of lerobot's Pi05PrepareStateTokenizerProcessorStep, with the steps of numpy's
-// digitize.
+// Prompts are those of lerobot's Pi05PrepareStateTokenizerProcessorStep, with the steps of numpy's digitize.
 func TestPrompt(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "Task: pick up the cup, State: -1 0 128 255 255 255;\nAction: ",

@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 )
 
-// What is to be known of recordings before a policy learns from them, and is no fault: lerobot does the same without a
-// word.
+// What is to be known of recordings before a policy learns from them, and is no fault: lerobot does the same
+// without a word.
 
 // shaped are data sets that say how large their cameras' pictures are.
 type shaped interface {

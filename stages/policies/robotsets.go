@@ -23,8 +23,7 @@ type robotSet struct {
 	robot   int32 // which of the model's robots it is
 }
 
-// robots holds data sets to the robots that the model has weights for, and to what numbers it learns as they
-// are.
+// robots holds data sets to the robots that the model has weights for, and to what numbers it learns as they are.
 func (x *Robots) robots(cfg *configs.Config) error {
 	const key = "policy.embodiments"
 	given, sets := cfg.Run.Policy.Robots, len(cfg.Run.Data.Paths)
@@ -126,8 +125,7 @@ func (x *Robots) moved(cfg *configs.Config, l format.Robots, set *robotSet) (err
 	return nil
 }
 
-// of is the scale and the robot of the data set called name: the first one's for others, as those of
-// data.valid are.
+// of is the scale and the robot of the data set called name: the first one's for others, as those of data.valid are.
 func (x *Robots) of(name string) (RobotScale, int32) {
 	for _, s := range x.sets {
 		if s.name == name {

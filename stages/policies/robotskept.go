@@ -60,8 +60,7 @@ func (s RobotScale) sound(numbers [2]int) bool {
 	return true
 }
 
-// keptIn is what a checkpoint keeps of recordings, nil where that is nothing, or where there is no
-// checkpoint.
+// keptIn is what a checkpoint keeps of recordings, nil where that is nothing, or where there is no checkpoint.
 func keptIn(saved *checkpoint.Reader) (*KeptRobots, error) {
 	if saved == nil {
 		return nil, nil

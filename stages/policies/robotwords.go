@@ -35,8 +35,8 @@ type teller struct {
 	once sync.Once
 }
 
-// Tell has notes of what the model does not read of its prompts be written, before it reads any; there are
-// none without.
+// Tell has notes of what the model does not read of its prompts be written, before it reads any;
+// there are none without.
 func (x *Robots) Tell(notes io.Writer) {
 	x.tell = &teller{to: notes}
 	if x.film != nil {
@@ -119,8 +119,7 @@ func (x *Robots) told(task string, state []float64, views int) ([]int32, error) 
 // promptMost is how many tokens of a prompt Pi0.5 reads.
 const promptMost = 200
 
-// Prompt is what Pi0.5 is told of a task and of a state from -1 to 1, whose numbers are told as one of
-// 256 steps.
+// Prompt is what Pi0.5 is told of a task and of a state from -1 to 1, whose numbers are told as one of 256 steps.
 func Prompt(task string, state []float64) string {
 	task = strings.NewReplacer("_", " ", "\n", " ").Replace(strings.TrimSpace(task))
 	if len(state) == 0 {

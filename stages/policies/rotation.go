@@ -30,10 +30,9 @@ func (r rotation) times(o rotation) (out rotation) {
 	return out
 }
 
-// rotationOf reads numbers of a form. What is no rotation to the last bit is made the nearest one that
-// its form gives: a quaternion is brought to length 1, and of six numbers or a matrix the second column
-// is set upright on the first (arXiv:1812.07035). Numbers of which no rotation follows, as a quaternion
-// of zeros, are an error.
+// rotationOf reads numbers of a form. What is no rotation to the last bit is made the nearest one that its form gives:
+// a quaternion is brought to length 1, and of six numbers or a matrix the second column is set upright on the first
+// (arXiv:1812.07035). Numbers of which no rotation follows, as a quaternion of zeros, are an error.
 func rotationOf(form string, v []float64) (r rotation, err error) {
 	switch form {
 	case "6d":
@@ -62,8 +61,7 @@ func about(axis int, angle float64) (r rotation) {
 	return r
 }
 
-// upright is the rotation whose first column points as a does, and whose second lies in the plane of a
-// and b.
+// upright is the rotation whose first column points as a does, and whose second lies in the plane of a and b.
 func upright(a, b [3]float64) (r rotation, err error) {
 	dot := func(x, y [3]float64) float64 { return x[0]*y[0] + x[1]*y[1] + x[2]*y[2] }
 	unit := func(x [3]float64) ([3]float64, error) {

@@ -174,8 +174,7 @@ func readTokenPolicy(dir string) (f tokenPolicyFile, err error) {
 	return f, nil
 }
 
-// tokenPolicyRobots are the robots of a policy that writes: of a run's recordings, or of the folder that it lies
-// in.
+// tokenPolicyRobots are the robots of a policy that writes: of a run's recordings, or of the folder that it lies in.
 func tokenPolicyRobots(cfg *configs.Config, d *family.Denoiser, saved *checkpoint.Reader) (*Robots, error) {
 	if len(cfg.Run.Data.Paths) > 0 {
 		return robotsOfRun(cfg, d, saved)

@@ -49,9 +49,8 @@ type batch struct {
 	behind            int // tokens that are read lie so many behind those of their rows
 }
 
-// gather puts the next tokens of running sequences into a microbatch: drawn ones first, so that no answer
-// waits
-// for another's prompt, and then as much of prompts as there is room for.
+// gather puts the next tokens of running sequences into a microbatch: drawn ones first, so that no answer waits for
+// another's prompt, and then as much of prompts as there is room for.
 func (e *Engine) gather() *batch {
 	if b := e.gatherSeen(); b != nil {
 		return b
@@ -96,8 +95,7 @@ func classOf(b *batch) shape {
 	return shape{rows: sized(b.rows), keys: sized((b.keys+63)/64) * 64, heads: sized(b.heads)}
 }
 
-// spare is how many drafts of a sequence there is room for behind its last token, without anybody giving up
-// pages.
+// spare is how many drafts of a sequence there is room for behind its last token, without anybody giving up pages.
 func (e *Engine) spare(s *sequence, to, left int) int {
 	if to < len(s.tokens) {
 		return 0

@@ -42,9 +42,8 @@ func decoding(b *testing.B, g *Generator, batch int, temperature float64) *Engin
 	return e
 }
 
-// BenchmarkSumAs is what it costs to take sums in the order of two or three ranks of tensor parallelism:
-// a step of decoding each on one thread, by turns with one in one rank's order; the median of their
-// ratios, of processor time.
+// BenchmarkSumAs is what it costs to take sums in the order of two or three ranks of tensor parallelism: a step of
+// decoding each on one thread, by turns with one in one rank's order; the median of their ratios, of processor time.
 func BenchmarkSumAs(b *testing.B) {
 	be := cpu.New(1)
 	defer be.Close() //nolint:errcheck // it ends threads

@@ -23,10 +23,9 @@ func (g *Generator) Predict(items []family.Encoded, more map[string]any) ([]floa
 	return p.Of(items, more)
 }
 
-// Prediction is a denoiser that is asked several times about latents of one shape, of which a trace is
-// recorded once. What depends neither on the latents nor on their level of noise, such as what a policy
-// makes of the views, is computed once and used as long as its data stay. It is the generator's only user
-// until it is closed.
+// Prediction is a denoiser that is asked several times about latents of one shape, of which a trace is recorded once.
+// What depends neither on the latents nor on their level of noise, such as what a policy makes of the views,
+// is computed once and used as long as its data stay. It is the generator's only user until it is closed.
 type Prediction struct {
 	g          *Generator
 	class      int32
@@ -227,8 +226,7 @@ func (g *Generator) Film(items []family.Encoded, steps int) error {
 	return nil
 }
 
-// prompts are the tokens and the images of prompts that a language model reads, with so many readouts behind
-// each.
+// prompts are the tokens and the images of prompts that a language model reads, with so many readouts behind each.
 func prompts(in *family.Inputs, items []family.Encoded, readouts int) {
 	told := make([]int32, len(items))
 	for i, x := range items {

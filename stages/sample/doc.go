@@ -2,10 +2,9 @@
 //
 // # What it is
 //
-// A [Generator] records the model's blocks for a number of tokens on a tape without gradients and runs the
-// trace with the cache as an operand: a prompt first, then one token at a time. It needs no actor:
-// generation is one device's loop. [Draw] chooses the next token from logits by temperature, top-k and
-// top-p.
+// A [Generator] records the model's blocks for a number of tokens on a tape without gradients and runs
+// the trace with the cache as an operand: a prompt first, then one token at a time. It needs no actor:
+// generation is one device's loop. [Draw] chooses the next token from logits by temperature, top-k and top-p.
 //
 // # What always holds
 //

@@ -14,9 +14,8 @@ type Params struct {
 	TopK        int     // 0 is all; logits equal to the k-th stay
 	TopP        float64 // nucleus: the least set of tokens with this probability; 0 or 1 is all
 	MinP        float64 // tokens with this share of the likeliest one's probability; 0 is all
-	// Repetition divides positive logits of tokens that the prompt or the answer has, and multiplies
-	// negative ones (arXiv:1909.05858); 0 or 1 is none. Frequency times their number in the answer, and
-	// Presence once, are taken off.
+	// Repetition divides positive logits of tokens that the prompt or the answer has, and multiplies negative ones
+	// (arXiv:1909.05858); 0 or 1 is none. Frequency times their number in the answer, and Presence once, are taken off.
 	Repetition, Frequency, Presence float64
 	Bias                            map[int32]float64 // added to logits
 	Max                             int               // new tokens
@@ -228,9 +227,8 @@ func (d *drawer) keep(f func(e float64, id int32) bool) (sum float64) {
 	return sum
 }
 
-// nucleus leaves the least set of the likeliest tokens with probability p, the first of equals. What
-// cannot be
-// in it, since all such tokens together have less than the rest, is not sorted.
+// nucleus leaves the least set of the likeliest tokens with probability p, the first of equals. What cannot be in it,
+// since all such tokens together have less than the rest, is not sorted.
 func (d *drawer) nucleus(p, sum float64) float64 {
 	type token struct {
 		e  float64

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFilters: penalties and filters leave the tokens that transformers leaves, with its probabilities
-// (bench/golden/sampling.py).
+// TestFilters: penalties and filters leave the tokens that transformers leaves, with
+// its probabilities (bench/golden/sampling.py).
 func TestFilters(t *testing.T) {
 	text, err := os.ReadFile("testdata/filters.json")
 	require.NoError(t, err)

@@ -19,9 +19,8 @@ type pick struct {
 	guide Guide // behind it
 }
 
-// emit draws tokens from the logits of a microbatch. A part that has all tokens of its sequence has a row
-// for the next one, and one behind each draft: a row counts where all drafts before it are the tokens
-// that were drawn.
+// emit draws tokens from the logits of a microbatch. A part that has all tokens of its sequence has a row for the next
+// one, and one behind each draft: a row counts where all drafts before it are the tokens that were drawn.
 func (e *Engine) emit(b *batch, logits []float32) {
 	v, most := e.g.m.Spec.Vocab, e.g.m.Spec.LogitCap
 	targets := make([]int32, b.shape.heads)
@@ -106,9 +105,8 @@ func (e *Engine) choose(parts []part, logits []float32) []chosen {
 	return out
 }
 
-// drawPart draws from the rows of a part for as long as drafts are what is drawn. A row behind the first
-// that cannot be drawn from is drawn from in the next step, as the first. It changes nothing but the part's
-// sequence.
+// drawPart draws from the rows of a part for as long as drafts are what is drawn. A row behind the first that cannot be
+// drawn from is drawn from in the next step, as the first. It changes nothing but the part's sequence.
 func (e *Engine) drawPart(d *drawer, p part, rows []float32) (c chosen) {
 	s, v, most := p.seq, e.g.m.Spec.Vocab, e.g.m.Spec.LogitCap
 	guide := s.guide
@@ -157,8 +155,7 @@ func (e *Engine) count(p part, c chosen) {
 	}
 }
 
-// largest is the first of the largest logits, and whether there is one that is finite and none is no
-// number.
+// largest is the first of the largest logits, and whether there is one that is finite and none is no number.
 func largest(z []float32) (best int32, finite bool) {
 	top, none := float32(math.Inf(-1)), false
 	for i, x := range z {
@@ -242,8 +239,8 @@ func logSum(z []float32, drawn int32, logProb float32) float64 {
 	return top + math.Log(sum)
 }
 
-// likeliest are the n likeliest tokens with their log-probabilities, of logits whose logarithm of the sum of exponentials
-// is lse.
+// likeliest are the n likeliest tokens with their log-probabilities, of logits whose logarithm of the sum of
+// exponentials is lse.
 func likeliest(z []float32, n int, lse float64) []Candidate {
 	var out []Candidate
 	for i, x := range z {

@@ -18,9 +18,8 @@ type EngineOptions struct {
 	Rows    int // tokens of a step, of prompts and of answers; 0 takes 256
 	Running int // sequences at once; 0 takes 64
 	Context int // tokens of a sequence with its answer; 0 takes what the pages hold
-	// Draft is a model of the same vocabulary that proposes Ahead tokens of each answer, which the engine's
-	// model then computes at once; nil for none. It is the engine's from then on. Answers do not depend on
-	// it.
+	// Draft is a model of the same vocabulary that proposes Ahead tokens of each answer, which the engine's model then
+	// computes at once; nil for none. It is the engine's from then on. Answers do not depend on it.
 	Draft *Generator
 	// Further has the model's own layer for further tokens propose them, in place of Draft.
 	Further bool
@@ -43,8 +42,7 @@ type Request struct {
 	// Images have their places in the prompt, whose tokens there are what they are whatever stands in them;
 	// nil for none. Such a prompt is computed at once, and shares no pages.
 	Images *family.Images
-	// Adapter is the slot of the adapter that draws, counted from 1, where the model has slots; 0 is the
-	// model alone.
+	// Adapter is the slot of the adapter that draws, counted from 1, where the model has slots; 0 is the model alone.
 	Adapter int
 	// Guide says which tokens may come first, nil for any; what it leads to says it of those behind.
 	Guide Guide
@@ -73,8 +71,7 @@ type Candidate struct {
 // End says why an answer ended.
 type End string
 
-// Guide is which tokens may come next in an answer that is to have a form. It is not changed by what is
-// drawn.
+// Guide is which tokens may come next in an answer that is to have a form. It is not changed by what is drawn.
 type Guide interface {
 	// Allowed has a bit for each token's number; those beyond it may not come. It is not to be changed.
 	Allowed() []uint64
@@ -123,10 +120,9 @@ func (s *sequence) at(i int) int32 {
 	return s.drafts[i-len(s.tokens)]
 }
 
-// Engine draws tokens for many requests at once, over a pool of pages: it takes new tokens of all running
-// sequences, and pieces of prompts, as rows of one microbatch (continuous batching). What prompts have in
-// common is computed once. No request's tokens, nor a bit of their log-probabilities, depend on others. It
-// is for one goroutine.
+// Engine draws tokens for many requests at once, over a pool of pages: it takes new tokens of all running sequences,
+// and pieces of prompts, as rows of one microbatch (continuous batching). What prompts have in common is computed once.
+// No request's tokens, nor a bit of their log-probabilities, depend on others. It is for one goroutine.
 type Engine struct {
 	g       *Generator
 	o       EngineOptions
@@ -153,9 +149,7 @@ type Stats struct {
 	Traces           int
 }
 
-// NewEngine makes an engine on a generator, which is the engine's from then on. The device's memory must
-// be the
-// host's.
+// NewEngine makes an engine on a generator, which is the engine's from then on. The device's memory must be the host's.
 func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 	if o.Pages == 0 {
 		o.Pages = 1024
@@ -326,9 +320,8 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// Flush forgets what pages hold of ended sequences. Weights may change only while no request is under
-// way, and
-// with a Flush behind it.
+// Flush forgets what pages hold of ended sequences. Weights may change only while no request is under way,
+// and with a Flush behind it.
 func (e *Engine) Flush() {
 	e.pages.flush()
 	if e.ahead != nil {

@@ -94,11 +94,9 @@ func logProbsOf(t *testing.T, g *Generator, rs []*Request, as []answer) (want []
 	return want
 }
 
-// TestEngine: a request's tokens do not depend on the others', on the pages that they share, on how
-// prompts are
-// cut or on giving pages up; and each token has the log-probability, to the bit, that training computes
-// for the
-// same text. On every backend, in both precisions.
+// TestEngine: a request's tokens do not depend on the others', on the pages that they share, on how prompts are cut
+// or on giving pages up; and each token has the log-probability, to the bit, that training computes for the same text.
+// On every backend, in both precisions.
 func TestEngine(t *testing.T) {
 	onBackends(t, func(t *testing.T, b kernels.Backend) {
 		for name, s := range exact() {
@@ -135,8 +133,7 @@ func TestEngine(t *testing.T) {
 }
 
 // TestEngineBatches: log-probabilities of the sampler and of training are equal over batches of 1 to 64,
-// whose
-// largest difference is 0.
+// whose largest difference is 0.
 func TestEngineBatches(t *testing.T) {
 	b := cpu.New(2)
 	defer b.Close()
@@ -156,9 +153,8 @@ func TestEngineBatches(t *testing.T) {
 	}
 }
 
-// TestEngineSame: the answers of one prompt and seed differ by their numbers, their prompt is computed
-// once, and
-// after a change of weights nothing of it is left.
+// TestEngineSame: the answers of one prompt and seed differ by their numbers, their prompt is computed once,
+// and after a change of weights nothing of it is left.
 func TestEngineSame(t *testing.T) {
 	b := cpu.New(1)
 	defer b.Close()
@@ -191,9 +187,7 @@ func TestEngineSame(t *testing.T) {
 	require.NotEqual(t, first, again)
 }
 
-// TestEngineEnds: stop tokens, full contexts, cancelled requests and bad ones end as they should, and
-// leave no
-// page.
+// TestEngineEnds: stop tokens, full contexts, cancelled requests and bad ones end as they should, and leave no page.
 func TestEngineEnds(t *testing.T) {
 	b := cpu.New(1)
 	defer b.Close()

@@ -20,8 +20,7 @@ func (g *Generator) LogProbs(ids, targets, positions, cu []int32) ([]float32, er
 	return out, err
 }
 
-// AllLogits gives the logits of each row of whole sequences, as LogProbs takes them: [rows vocabulary],
-// under a cap.
+// AllLogits gives the logits of each row of whole sequences, as LogProbs takes them: [rows vocabulary], under a cap.
 func (g *Generator) AllLogits(ids, positions, cu []int32) ([]float32, error) {
 	return g.whole(ids, make([]int32, len(ids)), positions, cu, block.Rec{Logits: true}, "logits")
 }

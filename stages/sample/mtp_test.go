@@ -17,9 +17,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// TestFurther: with drafts by the model's own layer for further tokens answers and log-probabilities are
-// those without, to the bit: greedy or drawn, under penalties, filters and guides, with pages given up and
-// prompts cut.
+// TestFurther: with drafts by the model's own layer for further tokens answers and log-probabilities are those without,
+// to the bit: greedy or drawn, under penalties, filters and guides, with pages given up and prompts cut.
 func TestFurther(t *testing.T) {
 	b := cpu.New(2)
 	defer b.Close()

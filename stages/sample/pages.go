@@ -8,9 +8,8 @@ import (
 // PageRows is the tokens of a page.
 const PageRows = 16
 
-// pages are the pages of a pool: who uses them, and which hold what prompts begin with. A page that
-// nobody uses
-// keeps its rows until it is needed (arXiv:2309.06180).
+// pages are the pages of a pool: who uses them, and which hold what prompts begin with. A page that nobody uses keeps
+// its rows until it is needed (arXiv:2309.06180).
 // In the words of the field: KV cache, paged attention, prefix cache.
 type pages struct {
 	refs []int
@@ -75,8 +74,7 @@ func (p *pages) name(i int, key string) {
 	}
 }
 
-// give gives a page back; pages that hold nothing known are used first, and of the others those that were
-// given
+// give gives a page back; pages that hold nothing known are used first, and of the others those that were given
 // back longest ago.
 func (p *pages) give(i int) {
 	if p.refs[i]--; p.refs[i] > 0 {

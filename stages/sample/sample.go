@@ -154,8 +154,7 @@ func (g *Generator) States(tokens []int32, pics family.Images) ([]float32, error
 	return g.feed(tokens, pics, block.Rec{States: true}, "final")
 }
 
-// feed runs the model on tokens and gives what it makes under a name; further results are kept for the next
-// tokens.
+// feed runs the model on tokens and gives what it makes under a name; further results are kept for the next tokens.
 func (g *Generator) feed(tokens []int32, pics family.Images, rec block.Rec, want string) ([]float32, error) {
 	n := len(tokens)
 	shape := block.Shape{Rows: n}

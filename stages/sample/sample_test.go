@@ -61,8 +61,7 @@ func TestStates(t *testing.T) {
 	require.Equal(t, want, again)
 }
 
-// TestDevice: a device whose memory the host cannot read gives the bits of the reference, and gets all its
-// memory back.
+// TestDevice: a device whose memory the host cannot read gives the bits of the reference, and gets all its memory back.
 func TestDevice(t *testing.T) {
 	d, pool := opaque.New(5), tensor.NewPool("device", 0)
 	defer kernels.Close(d)
@@ -125,8 +124,7 @@ func pieces(t *testing.T, g *Generator) {
 	}
 }
 
-// TestGenerate: greedy takes the largest logit each time; a stop token ends it; the same seed draws the same
-// text.
+// TestGenerate: greedy takes the largest logit each time; a stop token ends it; the same seed draws the same text.
 func TestGenerate(t *testing.T) {
 	g := tiny(t, tensor.NewPool("sample", 0))
 	defer g.Close()

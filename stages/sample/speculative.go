@@ -19,10 +19,9 @@ type proposer interface {
 	close()
 }
 
-// speculator draws with a draft model what an engine's model will likely draw next (arXiv:2211.17192). A
-// token is accepted where the engine's model draws the same by the random number of its place: so answers
-// are those without drafts, token by token and to the bit, greedy or not. The draft model draws by the same
-// numbers.
+// speculator draws with a draft model what an engine's model will likely draw next (arXiv:2211.17192).
+// A token is accepted where the engine's model draws the same by the random number of its place: so answers are those
+// without drafts, token by token and to the bit, greedy or not. The draft model draws by the same numbers.
 // In the words of the field: speculative decoding.
 type speculator struct {
 	engine  *Engine // of the draft model; its sequences are driven here

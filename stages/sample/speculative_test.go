@@ -102,9 +102,8 @@ func TestAheadFewer(t *testing.T) {
 	require.ErrorContains(t, err, "has 60 tokens and the model 70")
 }
 
-// TestGuide: a guide's tokens alone are drawn, an answer ends where its guide is complete or, where it may,
-// with a stop token; penalties, filters and log-probabilities are as without it; and where no token is
-// allowed the answer is stuck.
+// TestGuide: a guide's tokens alone are drawn, an answer ends where its guide is complete or, where it may, with a stop
+// token; penalties, filters and log-probabilities are as without it; and where no token is allowed the answer is stuck.
 func TestGuide(t *testing.T) {
 	b := cpu.New(1)
 	defer b.Close()
@@ -142,8 +141,7 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// TestAheadNaN: a draft model whose logits are no numbers proposes nothing, and answers are those without
-// it.
+// TestAheadNaN: a draft model whose logits are no numbers proposes nothing, and answers are those without it.
 func TestAheadNaN(t *testing.T) {
 	b := cpu.New(1)
 	defer b.Close()

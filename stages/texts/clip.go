@@ -11,8 +11,8 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// clipIdle are keys of CLIP's files beside those of all classes. projection_dim is one of an encoder without
-// projection.
+// clipIdle are keys of CLIP's files beside those of all classes. projection_dim is one of an
+// encoder without projection.
 var clipIdle = []string{"dropout", "attention_dropout"}
 
 var _ = register(Class{Name: "CLIPTextModel", Type: "clip_text_model", Paper: "2103.00020",

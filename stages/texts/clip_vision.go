@@ -15,9 +15,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// Sight is CLIP's vision encoder (arXiv:2103.00020) as pipelines of Wan use it: it gives the states of an
-// image behind all layers but the last, a row for the whole image and one for each patch. It is not safe for
-// concurrent use.
+// Sight is CLIP's vision encoder (arXiv:2103.00020) as pipelines of Wan use it: it gives the states of an image behind
+// all layers but the last, a row for the whole image and one for each patch. It is not safe for concurrent use.
 type Sight struct {
 	clipSight
 	whole bool // gives the embedding of the image in the place of states

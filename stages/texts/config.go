@@ -34,8 +34,7 @@ func ReadFile(path string) (*Model, error) {
 	return Read(path, text)
 }
 
-// Read is ReadFile of text; file is what errors call it. Keys that it does not have get transformers'
-// defaults.
+// Read is ReadFile of text; file is what errors call it. Keys that it does not have get transformers' defaults.
 func Read(file string, text []byte) (*Model, error) {
 	f := &faults{file: file, line: map[string]int{}}
 	raw := f.object(text)

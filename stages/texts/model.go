@@ -210,8 +210,7 @@ func (m *Model) Ports(name string) map[string]family.Port {
 		In(name, StatesPort): rows, In(name, PooledPort): pooled}
 }
 
-// Alone is the encoder as a whole model, whose last stage gives StatesPort and PooledPort to whoever takes
-// them.
+// Alone is the encoder as a whole model, whose last stage gives StatesPort and PooledPort to whoever takes them.
 func (m *Model) Alone(t Take) *family.Model {
 	return &family.Model{Family: m.Class, Blocks: m.Blocks("", t), Ports: m.Ports("")}
 }

@@ -28,8 +28,7 @@ func cpuOf(t *testing.T, threads int) kernels.Backend {
 	return b
 }
 
-// copied writes the weights of a golden case to a new folder, changed: a name may be given, changed or taken
-// away ("").
+// copied writes the weights of a golden case to a new folder, changed: a name may be given, changed or taken away ("").
 func copied(t *testing.T, name string, rename func(string) []string, shard int64) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -106,8 +105,8 @@ func TestOpenLayouts(t *testing.T) {
 	}
 }
 
-// A weight that is missing or that nothing reads is an error that names it, and so are two of one parameter
-// that differ.
+// A weight that is missing or that nothing reads is an error that names it, and so are two of one
+// parameter that differ.
 func TestOpenRefuses(t *testing.T) {
 	for want, rename := range map[string]func(string) []string{
 		"tensor shared.weight: missing": func(n string) []string {

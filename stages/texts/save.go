@@ -18,9 +18,8 @@ const shardBytes = 5e9
 // words are transformers' names of the types that weights are written in.
 var words = map[tensor.DType]string{tensor.F32: "float32", tensor.BF16: "bfloat16", tensor.F16: "float16"}
 
-// Write writes an encoder as transformers' save_pretrained does, with weights of type d, which is f32, bf16
-// or f16: config.json and model.safetensors, in shards where it is large. Value fills dst with all of a
-// parameter.
+// Write writes an encoder as transformers' save_pretrained does, with weights of type d, which is f32, bf16 or f16:
+// config.json and model.safetensors, in shards where it is large. Value fills dst with all of a parameter.
 func (m *Model) Write(dir string, d tensor.DType, value func(p *grad.Param, dst []float32) error) error {
 	params := m.Params()
 	infos := make([]checkpoint.Info, len(params))

@@ -6,8 +6,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
-// Tokenizer makes tokens of captions, as the folder beside a text encoder says. It is safe for concurrent
-// use.
+// Tokenizer makes tokens of captions, as the folder beside a text encoder says. It is safe for concurrent use.
 type Tokenizer struct {
 	*token.Tokenizer
 	// Pad is the token that captions are filled up with, -1 where the folder names none.

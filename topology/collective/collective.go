@@ -29,8 +29,8 @@ func (k Kind) rounds(n int) int {
 	return n - 1
 }
 
-// Ring lists the sends of a ring over n members: every round each member passes one n-th of the bytes to the
-// next (arXiv:1802.05799).
+// Ring lists the sends of a ring over n members: every round each member passes one n-th of the bytes to
+// the next (arXiv:1802.05799).
 func Ring(k Kind, n int, bytes int64) (out []Send) {
 	for r := range k.rounds(n) {
 		for m := range n {

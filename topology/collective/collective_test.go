@@ -6,8 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOpAndSends: a collective played send by send takes what its closed form says, within 1 %, up to 64
-// members.
+// TestOpAndSends: a collective played send by send takes what its closed form says, within 1 %, up to 64 members.
 func TestOpAndSends(t *testing.T) {
 	inside, between := Link{3e-6, 1 / 400e9}, Link{8e-6, 1 / 40e9}
 	same := func(int, int) Link { return between }

@@ -1,5 +1,4 @@
-// Package cost gives durations of work, messages and collectives on a described machine. Nothing in it
-// runs anything.
+// Package cost gives durations of work, messages and collectives on a described machine. Nothing in it runs anything.
 //
 // # What it is
 //

@@ -15,10 +15,9 @@ type Split struct {
 	Only func(fold string, all []string) bool
 }
 
-// Splits are the ways in which a calibration is held to rows that it has not seen. Random folds leave
-// neighbours of each row behind, so that they say how well a table is filled in. The others leave out
-// everything of one kind: they say how well constants carry over to a model, a degree, a size or a number of
-// devices that nobody measured.
+// Splits are the ways in which a calibration is held to rows that it has not seen. Random folds leave neighbours
+// of each row behind, so that they say how well a table is filled in. The others leave out everything of one kind:
+// they say how well constants carry over to a model, a degree, a size or a number of devices that nobody measured.
 func Splits(folds int) []Split {
 	last := func(fold string, all []string) bool { return fold == all[len(all)-1] }
 	scale := func(r *Measured) string { return fmt.Sprintf("%6d GPUs", r.GPUs) }
@@ -49,16 +48,15 @@ func (r *Measured) Fold(n int) int {
 type Held struct {
 	Split string
 	Folds []string // in rising order of their names
-	// Rows are those that were predicted, with the fold of each and the seconds by constants that were fitted
-	// without it.
+	// Rows are those that were predicted, with the fold of each and the seconds by constants that were
+	// fitted without it.
 	Rows    []Measured
 	Of      []int
 	Seconds []float64
 }
 
-// CrossValidate predicts rows by constants that were fitted without their fold. Rows beside them, of the same
-// devices, are of the same folds and serve to fit alone. A table of one fold has nothing to fit to, and no
-// rows come back.
+// CrossValidate predicts rows by constants that were fitted without their fold. Rows beside them, of the same devices,
+// are of the same folds and serve to fit alone. A table of one fold has nothing to fit to, and no rows come back.
 func CrossValidate(rows, beside []Measured, split Split, slots Slots) (*Held, error) {
 	out := &Held{Split: split.Name}
 	all := slices.Concat(rows, beside)

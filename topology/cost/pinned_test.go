@@ -133,8 +133,7 @@ second:
 	require.Equal(t, m.Second, again.Second)
 }
 
-// TestBorders: devices and hosts are counted from 0, and what is one too many is said with the number that
-// there are.
+// TestBorders: devices and hosts are counted from 0, and what is one too many is said with the number that there are.
 func TestBorders(t *testing.T) {
 	second := func(from int) error {
 		_, err := Read("c.yaml", fmt.Appendf(nil,

@@ -112,9 +112,8 @@ var ConstantTable = [numConstants]Constant{
 	message: {Name: "message between stages", Unit: "s", Start: 1e-4, Least: 1e-6, Most: 1e-2},
 }
 
-// hostForward is a forward's part of launching a microbatch. It runs twice, from Python; a backward is
-// launched by autograd's own thread in about half the time of a forward, though it is as long for the device
-// as two.
+// hostForward is a forward's part of launching a microbatch. It runs twice, from Python; a backward is launched by
+// autograd's own thread in about half the time of a forward, though it is as long for the device as two.
 const hostForward = 0.4
 
 const (
@@ -162,10 +161,9 @@ type Pieces struct {
 // Stage is the time of a microbatch on a stage that is not the last.
 func (p *Pieces) Stage() float64 { return p.Products + p.Memory + p.TP + p.Host }
 
-// Pieces prices a row. Each pass of a stage, its forward and its backward with the recomputed forward, takes
-// its device or its host, whichever is slower. Stages of a pipeline wait for each other's messages, so that
-// the host's launching of the logits and the device's work on them are not hidden by what comes before;
-// where there is one stage, they are.
+// Pieces prices a row. Each pass of a stage, its forward and its backward with the recomputed forward, takes its device
+// or its host, whichever is slower. Stages of a pipeline wait for each other's messages, so that the host's launching
+// of the logits and the device's work on them are not hidden by what comes before; where there is one stage, they are.
 func (k *Constants) Pieces(r *Measured) (p Pieces) {
 	b, s, h, t := float64(r.Micro), float64(r.Seq), float64(r.Hidden), float64(r.TP)
 	tok, layers, heads := float64(r.Micro*r.Seq), float64(r.Layers)/float64(r.PP), float64(r.Heads)

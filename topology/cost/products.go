@@ -84,8 +84,7 @@ func (m *Machine) kernel(w kernels.Work) (flops, bytes int64) {
 	return int64(math.Round(filled)), 0
 }
 
-// perExpert is the operations that the device could do in the time of the calls that experts have of their
-// own.
+// perExpert is the operations that the device could do in the time of the calls that experts have of their own.
 func (m *Machine) perExpert(w kernels.Work) (flops int64) {
 	if w.Experts {
 		for _, p := range w.Products {
@@ -95,13 +94,12 @@ func (m *Machine) perExpert(w kernels.Work) (flops int64) {
 	return flops
 }
 
-// fewBits is a product of operands of few bits, whose arithmetic is so much shorter as the device
-// multiplies them faster. Activations and their gradients are read once and written twice, as they are and
-// turned for the product of the weights' gradient; weights are rounded once a step (TransformerEngine's
-// cast_transpose, and its cache of weights over microbatches), which is not counted. NVFP4 reads three times:
-// for the largest elements, which the scale of a whole tensor wants first (arXiv:2509.25149, section 2), for
-// the rows, and for the columns, which are rounded after a Hadamard transform (TransformerEngine 2.12,
-// NVFP4Quantizer::quantize_impl: three calls on the input).
+// fewBits is a product of operands of few bits, whose arithmetic is so much shorter as the device multiplies them
+// faster. Activations and their gradients are read once and written twice, as they are and turned for the product of
+// the weights' gradient; weights are rounded once a step (TransformerEngine's cast_transpose, and its cache of weights
+// over microbatches), which is not counted. NVFP4 reads three times: for the largest elements, which the scale of a
+// whole tensor wants first (arXiv:2509.25149, section 2), for the rows, and for the columns, which are rounded after a
+// Hadamard transform (TransformerEngine 2.12, NVFP4Quantizer::quantize_impl: three calls on the input).
 func (m *Machine) fewBits(w kernels.Work, filled float64) (flops, bytes int64) {
 	peak := m.Flops8
 	if w.Bits == 4 && m.Flops4 > 0 {

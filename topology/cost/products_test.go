@@ -13,9 +13,8 @@ import (
 	"github.com/lfactor/lfactor/topology/collective"
 )
 
-// TestProductsOfTiles: products that fill all multiprocessors with whole tiles cost their operations and
-// their prologue; what fills one more multiprocessor costs a wave, unless smaller tiles or a cut of the sum
-// are better.
+// TestProductsOfTiles: products that fill all multiprocessors with whole tiles cost their operations and their
+// prologue; what fills one more multiprocessor costs a wave, unless smaller tiles or a cut of the sum are better.
 func TestProductsOfTiles(t *testing.T) {
 	m := &Machine{Flops: 1e15, Efficiency: 0.5, Bandwidth: 1e15, Stream: 1, Units: 4}
 	tile := func(n, depth int64) int64 { return 2 * n * 128 * 256 * depth }
@@ -46,9 +45,8 @@ func TestProductsOfTiles(t *testing.T) {
 	require.Equal(t, 2*tile(4, 350), of(8, 128, 256, 250))
 }
 
-// TestKernelBound: a call takes its arithmetic or its traffic, whichever is longer; attention in one kernel
-// takes whole waves of its tiles, at its own share of the rate; a machine of unknown multiprocessors has no
-// opinion.
+// TestKernelBound: a call takes its arithmetic or its traffic, whichever is longer; attention in one kernel takes whole
+// waves of its tiles, at its own share of the rate; a machine of unknown multiprocessors has no opinion.
 func TestKernelBound(t *testing.T) {
 	m := &Machine{Flops: 100, Efficiency: 0.5, Bandwidth: 20, Stream: 0.5, Units: 4}
 	ask := func(w kernels.Work) []int64 {
@@ -103,10 +101,9 @@ func TestFewBits(t *testing.T) {
 	require.InDelta(t, full, flops, 1)
 }
 
-// TestProductsMeasured: of 375 products that were measured on an H100, the time that h100.yaml's
-// multiprocessors and prologue give, with the rate and the launch of a device that does nothing else, is 5
-// % off in the mean. One rate for all is 7 % off if it is fitted to the table, and 20 % as it was before
-// there were tiles.
+// TestProductsMeasured: of 375 products that were measured on an H100, the time that h100.yaml's multiprocessors
+// and prologue give, with the rate and the launch of a device that does nothing else, is 5 % off in the mean.
+// One rate for all is 7 % off if it is fitted to the table, and 20 % as it was before there were tiles.
 func TestProductsMeasured(t *testing.T) {
 	text, err := os.ReadFile("../../configs/clusters/h100.yaml")
 	require.NoError(t, err)

@@ -224,8 +224,7 @@ func (r *reader) set(key, value string) {
 	r.fault(key, "is not a setting of a cluster", "there are "+strings.Join(known, ", "))
 }
 
-// number reads a number with its unit into a field. All faults name the units or the range that
-// would be right.
+// number reads a number with its unit into a field. All faults name the units or the range that would be right.
 func (r *reader) number(f field, value string) {
 	digits, unit, _ := strings.Cut(value, " ")
 	v, err := strconv.ParseFloat(digits, 64)

@@ -21,6 +21,5 @@
 //
 // # Where to begin
 //
-// plans.go for the space, stages.go and weights.go for what a plan costs, policy.go for the greedy
-// programs.
+// plans.go for the space, stages.go and weights.go for what a plan costs, policy.go for the greedy programs.
 package search

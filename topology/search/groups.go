@@ -2,8 +2,7 @@ package search
 
 import "sync"
 
-// groupKey describes a group by its size and the distance of its members, on which alone its cost
-// depends.
+// groupKey describes a group by its size and the distance of its members, on which alone its cost depends.
 type groupKey struct{ n, stride int }
 
 // groups are lists of devices that were asked for; blocks are priced by several goroutines at a time.

@@ -14,8 +14,7 @@ func (p Piece) plus(q Piece) Piece {
 
 func (p Piece) seconds(m *cost.Machine) float64 { return m.Segment(p.Flops, p.Bytes, p.Calls) }
 
-// Pass is a pass through a block, or through several one after another: pieces of work, with collectives
-// between them.
+// Pass is a pass through a block, or through several one after another: pieces of work, with collectives between them.
 type Pass struct {
 	First, Last Piece
 	Between     float64 // seconds of all between them

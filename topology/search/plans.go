@@ -19,8 +19,7 @@ type Variant struct {
 	Batch     int  // sequences of a microbatch
 	Recompute string
 	Split     bool // I and W run apart
-	// the loss has one microbatch at a time between forward and backward, and may keep what saves it a
-	// product
+	// the loss has one microbatch at a time between forward and backward, and may keep what saves it a product
 	Single   bool
 	Overlap  bool // exchanges are awaited at their first use
 	Zero, DP int  // 2 or 3, which communicate inside a microbatch, over so many replicas; else 0 and 0
@@ -182,8 +181,7 @@ func (x Context) String() string {
 	return fmt.Sprintf("%d %s", x.CP, x.Comm)
 }
 
-// Copies is the number of ranks of a stage that hold the same weights: replicas, and ranks that share their
-// tokens.
+// Copies is the number of ranks of a stage that hold the same weights: replicas, and ranks that share their tokens.
 func (c *Candidate) Copies() int { return c.DP * max(1, c.CP) }
 
 // Tensor is the degree of tensor parallelism, with sequence parallelism beside it where that is used.
@@ -194,8 +192,7 @@ func (c *Candidate) Tensor() string {
 	return fmt.Sprint(c.TP)
 }
 
-// stageKey holds all that the costs of stages depend on, so that candidates which differ in other
-// things share them.
+// stageKey holds all that the costs of stages depend on, so that candidates which differ in other things share them.
 type stageKey struct {
 	v      Variant
 	stages int

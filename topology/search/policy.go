@@ -125,8 +125,7 @@ func (g *walk) begin(pass, r int) float64 {
 	return g.clock[r]
 }
 
-// room reports whether a forward may begin: within memory, and within the rank's share of forwards in
-// flight.
+// room reports whether a forward may begin: within memory, and within the rank's share of forwards in flight.
 func (g *walk) room(r int) bool {
 	flight := g.n[passF][r] - g.n[passI][r]
 	most := max(1, g.limit/2-int(g.pol.slope*float64(r)))

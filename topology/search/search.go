@@ -15,9 +15,8 @@ type Found struct {
 	Time    float64
 }
 
-// Schedule returns the program of one stage a rank with the shortest longest stage (schedule.Longest) or
-// makespan under the shape's costs and its Memory. It is never worse than the best registered schedule that
-// keeps within the memory.
+// Schedule returns the program of one stage a rank with the shortest longest stage (schedule.Longest) or makespan under
+// the shape's costs and its Memory. It is never worse than the best registered schedule that keeps within the memory.
 func Schedule(s schedule.Shape, of schedule.Measure) (Found, error) {
 	best, err := Registered(s, of)
 	if s.Costs == nil || s.Ranks < 2 {
@@ -43,8 +42,7 @@ func Schedule(s schedule.Shape, of schedule.Measure) (Found, error) {
 	return best, nil
 }
 
-// Registered is the best of the schedules of pipeline/schedule that take one stage a rank and keep within
-// the memory.
+// Registered is the best of the schedules of pipeline/schedule that take one stage a rank and keep within the memory.
 func Registered(s schedule.Shape, of schedule.Measure) (Found, error) {
 	best, fault := Found{Time: math.Inf(1)}, error(nil)
 	limit := 2 * s.Micro

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// Tensor is what one operation of a forward leaves for the backward, as a choice of what to do with it sees
-// it.
+// Tensor is what one operation of a forward leaves for the backward, as a choice of what to do with it sees it.
 type Tensor struct {
 	Bytes   int64   // that it takes while it waits
 	Seconds float64 // of computing it again
@@ -141,8 +140,7 @@ func readKey(key string) (list []int) {
 	return list
 }
 
-// writeKey turns a list of small numbers into a string that can be the key of a map and sorts as
-// the list does.
+// writeKey turns a list of small numbers into a string that can be the key of a map and sorts as the list does.
 func writeKey(list []int) string {
 	var b []byte
 	for _, i := range list {
@@ -213,8 +211,7 @@ func indices(n int) (list []int) {
 	return list
 }
 
-// markHull marks the corners of the lower hull of what listed ways keep and take, where a byte moved costs
-// price.
+// markHull marks the corners of the lower hull of what listed ways keep and take, where a byte moved costs price.
 func markHull(ways []Fates, list []int, price float64, corner []bool) {
 	cost := func(i int) float64 { return ways[i].Seconds + price*float64(ways[i].Moved) }
 	slices.SortStableFunc(list, func(a, b int) int {
@@ -246,8 +243,7 @@ type Copying struct {
 	Beside  float64 // seconds of the microbatch's forward and backward, which hide copies
 }
 
-// Extra is the time that a way adds to a microbatch: computing again, and what of the copies work does not
-// hide.
+// Extra is the time that a way adds to a microbatch: computing again, and what of the copies work does not hide.
 func (c Copying) Extra(f *Fates) float64 {
 	return max(f.Seconds, 2*c.PerByte*float64(f.Moved)-c.Beside)
 }

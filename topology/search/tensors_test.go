@@ -176,8 +176,7 @@ func frontierOf(every map[[3]float64]bool) (out [][3]float64) {
 	return out
 }
 
-// TestTensorsAlike: of ways that take as long the one that moves least is chosen, then the one that keeps
-// least.
+// TestTensorsAlike: of ways that take as long the one that moves least is chosen, then the one that keeps least.
 func TestTensorsAlike(t *testing.T) {
 	c := search.Copying{PerByte: 1, Beside: 100}
 	ways := []search.Fates{{Kept: 1, Moved: 9}, {Kept: 5, Moved: 3}, {Kept: 4, Moved: 3},

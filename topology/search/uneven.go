@@ -2,10 +2,9 @@ package search
 
 import "slices"
 
-// Stages are cut by the multiplications of layers and head, unless a run file says otherwise. What these
-// take is another matter: small products run at a lower rate, layers of narrow models mostly wait for calls
-// and memory, and layers that are computed again take longer. Where stages cut by time make a plan shorter,
-// or fit, that is the plan.
+// Stages are cut by the multiplications of layers and head, unless a run file says otherwise. What these take is
+// another matter: small products run at a lower rate, layers of narrow models mostly wait for calls and memory, and
+// layers that are computed again take longer. Where stages cut by time make a plan shorter, or fit, that is the plan.
 
 // gain is the share of a step that a cut of its own must save, for a plan that asks for nothing is simpler.
 const gain = 0.01

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCutEvenly: no other way to share layers out has a shorter busiest stage, or as short a one with stages
-// more alike.
+// TestCutEvenly: no other way to share layers out has a shorter busiest stage, or as short a one with
+// stages more alike.
 func TestCutEvenly(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for range 200 {

@@ -70,9 +70,8 @@ func (s *Space) hidden(elements int64, exchange, back float64) float64 {
 	return max(0, min(exchange*(early-one), back*(early-one)))
 }
 
-// Update is the time of the optimizer step: gradients over those that hold copies, as far as they are not
-// sent during the last backward, which takes back seconds, norms of all ranks, and the update of a rank's
-// share.
+// Update is the time of the optimizer step: gradients over those that hold copies, as far as they are not sent during
+// the last backward, which takes back seconds, norms of all ranks, and the update of a rank's share.
 func (s *Space) Update(c *Candidate, w Weights, back float64) float64 {
 	own, t := int64(0), 0.0
 	for _, p := range c.parts(w) {

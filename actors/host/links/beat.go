@@ -116,8 +116,7 @@ func (l *Links) beatOn(c net.Conn) {
 		select {
 		case <-l.over:
 			if l.lastNews(c, o) == nil {
-				// a connection that is closed while an answer is on its way takes with it what was not
-				// read yet
+				// a connection that is closed while an answer is on its way takes with it what was not read yet
 				<-answered
 			}
 			return
@@ -179,8 +178,7 @@ func (l *Links) news(c net.Conn, o *offsets) (some bool, err error) {
 	return true, writeNews(c, newsFrame, text)
 }
 
-// writeNews writes one piece of news as a byte for its kind, the length in four bytes, and the
-// text.
+// writeNews writes one piece of news as a byte for its kind, the length in four bytes, and the text.
 func writeNews(c net.Conn, kind byte, text []byte) error {
 	b := append(binary.LittleEndian.AppendUint32([]byte{kind}, uint32(len(text))), text...)
 	if _, err := c.Write(b); err != nil {

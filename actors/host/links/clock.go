@@ -12,8 +12,7 @@ type Offset struct {
 	Within time.Duration // the most that this can be off by: half of the round trip that it was measured in
 }
 
-// clockWindow is how long a measurement counts: clocks of two hosts drift apart, by less than 100 µs a
-// second.
+// clockWindow is how long a measurement counts: clocks of two hosts drift apart, by less than 100 µs a second.
 const clockWindow = 10 * time.Second
 
 // offsets estimates an Offset from round trips, as NTP does: of those of the last moments, the shortest says

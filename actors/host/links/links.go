@@ -36,8 +36,7 @@ type Links struct {
 	over        chan struct{} // closed by Close
 	closing     bool
 	wg          sync.WaitGroup
-	// Lost is told of each connection with a process that ended without a farewell, and of the epoch that it
-	// was of.
+	// Lost is told of each connection with a process that ended without a farewell, and of the epoch that it was of.
 	Lost func(proc int, epoch uint32, cause error)
 	// Tell, where it is set, is asked with every beat what process 0 is to hear, at most a megabyte, and
 	// knows how the clock of that one stands to this one's. Told hears it there.
@@ -45,8 +44,7 @@ type Links struct {
 	Told func(proc int, text []byte)
 	// Explain is what Ask hears in another process; nil for nothing.
 	Explain func() []byte
-	// Slow hears in process 0 of a way between processes that has become slow, from the one that sends
-	// there.
+	// Slow hears in process 0 of a way between processes that has become slow, from the one that sends there.
 	Slow func(proc int, text string)
 
 	clock  func() time.Duration // of tests; nil for the system's
@@ -131,9 +129,8 @@ func (l *Links) keep(c net.Conn) bool {
 
 const helloSize = 6*4 + 32
 
-// hello is the first thing written to a connection: who calls, in which life and epoch, for which
-// pair of actors, and the hash of the layout, by which processes of different runs tell each other
-// apart.
+// hello is the first thing written to a connection: who calls, in which life and epoch, for which pair of actors,
+// and the hash of the layout, by which processes of different runs tell each other apart.
 func (l *Links) hello(from, to actors.Ref, epoch uint32) []byte {
 	b := make([]byte, helloSize)
 	binary.LittleEndian.PutUint32(b, 0x4c464831) // "1HFL"
@@ -163,8 +160,7 @@ func (l *Links) forget(c net.Conn) {
 	c.Close()
 }
 
-// read delivers one edge's messages. A gap in the sequence is our bug; an end without farewell is a lost
-// process.
+// read delivers one edge's messages. A gap in the sequence is our bug; an end without farewell is a lost process.
 func (l *Links) read(c net.Conn) {
 	defer l.wg.Done()
 	defer l.forget(c)
@@ -245,9 +241,8 @@ func (l *Links) beside(c net.Conn, from actors.Ref, proc int, life uint32) {
 	l.listen(c, proc, life)
 }
 
-// lost ends the channels to a process whose connection broke and reports it. Channels of a later
-// epoch are new ones and stay. While the links close, lost connections are expected and not
-// reported.
+// lost ends the channels to a process whose connection broke and reports it. Channels of a later epoch are new ones and
+// stay. While the links close, lost connections are expected and not reported.
 func (l *Links) lost(proc int, epoch uint32, err error) {
 	l.mu.Lock()
 	quiet := l.closing
@@ -275,8 +270,7 @@ func (f *fence) raise(epoch uint32) (newer bool) {
 	return false
 }
 
-// pass reports whether a message that came may be delivered. A rank that is back does not know the epoch
-// yet.
+// pass reports whether a message that came may be delivered. A rank that is back does not know the epoch yet.
 func (f *fence) pass(m *actors.Message) bool {
 	f.raise(m.Epoch)
 	if m.Epoch >= f.newest.Load() || m.Kind == actors.Join {
@@ -286,8 +280,7 @@ func (f *fence) pass(m *actors.Message) bool {
 	return false
 }
 
-// Refused counts messages and connections that were refused because their epoch or their process's life was
-// over.
+// Refused counts messages and connections that were refused because their epoch or their process's life was over.
 func (l *Links) Refused() int64 { return l.fence.refused.Load() }
 
 // Buffers counts the tensors' storage that messages from other processes still have.
@@ -349,8 +342,7 @@ func (e *outEdge) put(m actors.Message) bool {
 	return true
 }
 
-// take waits for the next message. After the closing it still gives what was queued before, and
-// then false.
+// take waits for the next message. After the closing it still gives what was queued before, and then false.
 func (e *outEdge) take() (actors.Message, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -30,8 +30,7 @@ func NewPack(names []string, ts ...*tensor.Tensor) *Pack {
 	return p
 }
 
-// Host gives the tensors with their contents on the host, each with a reference of its own: what leaves the
-// process.
+// Host gives the tensors with their contents on the host, each with a reference of its own: what leaves the process.
 func (p *Pack) Host() []*tensor.Tensor {
 	if p.Ready != nil {
 		p.Ready.Wait()

@@ -70,9 +70,8 @@ func (s *stream) farewell() {
 	s.c.Close()
 }
 
-// send writes one message: first the record, then the tensors in whichever way was agreed on. The
-// first error stays in s.err and makes all later calls do nothing, since the stream has lost its
-// place.
+// send writes one message: first the record, then the tensors in whichever way was agreed on. The first error stays in
+// s.err and makes all later calls do nothing, since the stream has lost its place.
 func (s *stream) send(m actors.Message) {
 	if s.err != nil {
 		return

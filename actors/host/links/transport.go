@@ -14,8 +14,7 @@ import (
 type Transport interface {
 	// Dial opens a connection to process proc. It waits a while for one that does not listen yet.
 	Dial(proc int) (net.Conn, error)
-	// Accept returns the next connection that another process has opened, and an error once Close was
-	// called.
+	// Accept returns the next connection that another process has opened, and an error once Close was called.
 	Accept() (net.Conn, error)
 	// Close ends Accept and leaves the connections that were made as they are.
 	Close() error
@@ -32,8 +31,7 @@ func flush(c net.Conn) error {
 	return nil
 }
 
-// unixSockets joins the processes of one host: each has a socket in a directory that only their owner may
-// enter.
+// unixSockets joins the processes of one host: each has a socket in a directory that only their owner may enter.
 type unixSockets struct {
 	dir string
 	net.Listener

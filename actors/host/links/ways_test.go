@@ -11,8 +11,7 @@ import (
 )
 
 // TestWay: a way that carries a third of what it did, and is what is waited for, is named after four looks,
-// once until it was ordinary for as long. One whose receiver has no room is not, nor is one that has little
-// to carry.
+// once until it was ordinary for as long. One whose receiver has no room is not, nor is one that has little to carry.
 func TestWay(t *testing.T) {
 	w, now := &way{}, carried{}
 	look := func(bytes int64, busy, full time.Duration) bool {

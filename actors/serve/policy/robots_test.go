@@ -170,9 +170,8 @@ func TestServedActs(t *testing.T) {
 	require.InDeltaSlice(t, free[9:], joined[9:], 0.5) // behind the horizon it is drawn along, not held
 }
 
-// TestOnTime: robots that ask at 10 Hz have their actions within 100 ms, while one client sends garbage, one
-// stalls within messages and one sends what is no observation and never reads. The long tier does so for a
-// minute.
+// TestOnTime: robots that ask at 10 Hz have their actions within 100 ms, while one client sends garbage,
+// one stalls within messages and one sends what is no observation and never reads. The long tier does so for a minute.
 func TestOnTime(t *testing.T) {
 	m := trains(t)
 	s, err := New(m, Options{Slow: time.Second})

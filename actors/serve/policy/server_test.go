@@ -248,8 +248,7 @@ func TestBounds(t *testing.T) {
 	}, 2*time.Minute, time.Millisecond)
 }
 
-// TestDropped: whoever speaks no msgpack, says too much or not to its end loses its connection, and nobody
-// else does.
+// TestDropped: whoever speaks no msgpack, says too much or not to its end loses its connection, and nobody else does.
 func TestDropped(t *testing.T) {
 	c := &counting{}
 	s, url := served(t, c, Options{Message: 1 << 16, Slow: 2 * time.Second})
@@ -283,8 +282,7 @@ func TestDropped(t *testing.T) {
 	require.Eventually(t, func() bool { return s.Summary().Dropped == 4 }, 2*time.Minute, time.Millisecond)
 }
 
-// TestNeverReads: a client that asks and never reads loses its connection when no more of its answers fit
-// into it.
+// TestNeverReads: a client that asks and never reads loses its connection when no more of its answers fit into it.
 func TestNeverReads(t *testing.T) {
 	s := newServer([]Policy{&counting{}}, Options{Slow: 2 * time.Second})
 	h := httptest.NewUnstartedServer(s)

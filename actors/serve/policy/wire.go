@@ -29,9 +29,8 @@ const (
 // errDeep says that maps lie in maps too deeply.
 var errDeep = fmt.Errorf("maps and lists lie in each other more than %d deep", depthMost)
 
-// Unpack decodes one message: maps as map[string]any, arrays as Array, NumPy's scalars and all numbers as
-// float64, lists as []any, texts as string, and nil. What is behind the message is an error. Arrays share
-// the message's bytes.
+// Unpack decodes one message: maps as map[string]any, arrays as Array, NumPy's scalars and all numbers as float64,
+// lists as []any, texts as string, and nil. What is behind the message is an error. Arrays share the message's bytes.
 func Unpack(b []byte) (any, error) {
 	v, rest, err := unpack(b, 0)
 	if err != nil {
@@ -260,8 +259,7 @@ type Pair struct {
 	Value any // what Pack takes
 }
 
-// Pack appends a value as msgpack: a map as []Pair, a list of texts or of ints, Array, string, float64, int
-// or bool.
+// Pack appends a value as msgpack: a map as []Pair, a list of texts or of ints, Array, string, float64, int or bool.
 func Pack(b []byte, v any) []byte {
 	switch x := v.(type) {
 	case []Pair:

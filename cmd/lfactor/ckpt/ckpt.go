@@ -103,8 +103,7 @@ type verified struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// ckptVerify verifies one checkpoint, or all of a run's folder. All are looked at even if one is at
-// fault.
+// ckptVerify verifies one checkpoint, or all of a run's folder. All are looked at even if one is at fault.
 func ckptVerify(c *cobra.Command, args []string) error {
 	paths := []string{args[0]}
 	if machine.Exists(filepath.Join(args[0], "latest")) && torch.DeepSpeedDir(args[0]) == "" {

@@ -20,8 +20,7 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// ckptDiffCommand compares two checkpoints, of whatever forms. As with diff, the exit code is 1 if they
-// differ.
+// ckptDiffCommand compares two checkpoints, of whatever forms. As with diff, the exit code is 1 if they differ.
 func ckptDiffCommand() *cobra.Command {
 	c := &cobra.Command{Use: "diff A B",
 		Short: "Compare the tensors of two checkpoints, of any two forms; exit code 1 if they differ",
@@ -131,8 +130,7 @@ func (d *differ) keep(s checkpoint.Source, err error) (checkpoint.Source, error)
 	return s, err
 }
 
-// named is a checkpoint by the names of Hugging Face's files, with the numbers that are in few bits
-// unpacked.
+// named is a checkpoint by the names of Hugging Face's files, with the numbers that are in few bits unpacked.
 func (d *differ) named(path, other string) (checkpoint.Source, error) {
 	switch form(path) {
 	case "hf":

@@ -40,8 +40,7 @@ func (o *conversion) begin(src, dst string) error {
 	return nil
 }
 
-// stamp writes names, sizes and times of the files of a path to w, without those of a destination that lies
-// there.
+// stamp writes names, sizes and times of the files of a path to w, without those of a destination that lies there.
 func stamp(w io.Writer, path, dst string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, os.ErrNotExist) {

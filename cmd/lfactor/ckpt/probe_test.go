@@ -38,8 +38,7 @@ func TestProbe(t *testing.T) {
 	require.Contains(t, out.String(), "is no model of text alone")
 }
 
-// TestApart: logits that differ are told from those that are rounded, and what is no number is never equal
-// to one.
+// TestApart: logits that differ are told from those that are rounded, and what is no number is never equal to one.
 func TestApart(t *testing.T) {
 	t.Parallel()
 	nan := float32(math.NaN())

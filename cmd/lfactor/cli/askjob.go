@@ -11,9 +11,8 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 )
 
-// AskJob asks the processes of a job of a cluster, wherever they are, what their actors wait for and have
-// sent, and names those that do not answer. Args may have the job's number; the newest that runs is the
-// default.
+// AskJob asks the processes of a job of a cluster, wherever they are, what their actors wait for and have sent,
+// and names those that do not answer. Args may have the job's number; the newest that runs is the default.
 func AskJob(ctx context.Context, cluster string, args []string) (all []host.Status, silent []host.Silent, err error) {
 	cl, err := user.Open(cluster)
 	if err != nil {

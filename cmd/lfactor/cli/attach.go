@@ -53,8 +53,7 @@ func Attach(ctx context.Context, client *control.Client, job string, out, errs i
 	return nil
 }
 
-// ended is the error of a job that has failed. One whose leading process has ended with an exit code
-// has said why.
+// ended is the error of a job that has failed. One whose leading process has ended with an exit code has said why.
 func ended(j head.Job) error {
 	if j.Why == fmt.Sprintf("ended with exit code %d", j.Code) {
 		return errors.New("")

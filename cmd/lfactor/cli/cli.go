@@ -74,9 +74,8 @@ func (h *heard) Err() error {
 	return h.Context.Err()
 }
 
-// Interruptible is a context that ends with the first SIGINT or SIGTERM; the second kills the process as
-// usual. Where nobody has asked for the context's end the first ends the process: its command has nothing to
-// bring to an end.
+// Interruptible is a context that ends with the first SIGINT or SIGTERM; the second kills the process as usual.
+// Where nobody has asked for the context's end the first ends the process: its command has nothing to bring to an end.
 func Interruptible() (context.Context, func()) {
 	inner, cancel := context.WithCancel(context.Background())
 	ctx := &heard{Context: inner}
@@ -106,8 +105,7 @@ func Interruptible() (context.Context, func()) {
 	return ctx, func() { signal.Stop(sigs); cancel() }
 }
 
-// stopCode is the exit code of a run that ended on request after a durable save: 0 for SIGTERM, 130 for
-// SIGINT.
+// stopCode is the exit code of a run that ended on request after a durable save: 0 for SIGTERM, 130 for SIGINT.
 func stopCode() int {
 	if interrupted.Load() == int32(syscall.SIGINT) {
 		return exit.Interrupted

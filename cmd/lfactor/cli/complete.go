@@ -9,8 +9,7 @@ import (
 )
 
 // CompleteKeys completes the settings of commands that take key=value: names of keys with what they mean,
-// and behind "=" the values that a key takes. A word that begins no key is left to the shell, which
-// completes files.
+// and behind "=" the values that a key takes. A word that begins no key is left to the shell, which completes files.
 func CompleteKeys(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 	name, value, assigned := strings.Cut(word, "=")
 	var out []string

@@ -44,8 +44,7 @@ func OnCluster(c *cobra.Command, cluster string, detach bool, form string,
 	return Attach(c.Context(), client, j.ID, c.OutOrStdout(), os.Stderr, true)
 }
 
-// JobSpec is a command line as a job in this directory, with the text of the files that it names; "" stands
-// for none.
+// JobSpec is a command line as a job in this directory, with the text of the files that it names; "" stands for none.
 func JobSpec(args []string, files ...string) (*control.Spec, error) {
 	dir, err := os.Getwd()
 	if err != nil {

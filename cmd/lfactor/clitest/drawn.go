@@ -37,9 +37,8 @@ done
 // many batches as are drawn ahead, and the one that is trained.
 const GateSteps = 4
 
-// Gate lets a run that has one come behind so many steps, and at most GateSteps further where it draws, no
-// further where Gated has planted the gate, until it is set anew. A test strikes meanwhile, however long that
-// takes.
+// Gate lets a run that has one come behind so many steps, and at most GateSteps further where it draws,
+// no further where Gated has planted the gate, until it is set anew. A test strikes meanwhile, however long that takes.
 func Gate(t *testing.T, dir string, steps int) {
 	t.Helper()
 	at := filepath.Join(dir, "gate")

@@ -16,8 +16,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// configCheck reports the faults of a run file or of a model file of LoongForge's, or what model they
-// describe.
+// configCheck reports the faults of a run file or of a model file of LoongForge's, or what model they describe.
 func configCheck(_ *cobra.Command, args []string) error {
 	form, args, err := cli.TakeForm(args)
 	if err != nil {

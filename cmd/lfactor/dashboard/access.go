@@ -32,9 +32,8 @@ type grant struct {
 	until time.Time
 }
 
-// access decides who may see what: one-use links that begin sessions, and the hosts and origins under which
-// alone the server answers. A page of another site cannot ask it, even if a name of that site is made to
-// mean this host.
+// access decides who may see what: one-use links that begin sessions, and the hosts and origins under which alone the
+// server answers. A page of another site cannot ask it, even if a name of that site is made to mean this host.
 type access struct {
 	hosts  []string // host:port, as browsers name this server
 	cookie string   // its name: cookies are of a host, whatever the port

@@ -75,8 +75,7 @@ type timeline struct {
 	Cut    bool     `json:"cut"`  // there are more
 }
 
-// jobsOf is the jobs of the last ?steps steps: of a run that is under way its newest, else the last that
-// its trace has.
+// jobsOf is the jobs of the last ?steps steps: of a run that is under way its newest, else the last that its trace has.
 func jobsOf(f *folder, r *http.Request) (any, error) {
 	steps, err := whole(r, "steps", 2)
 	if err != nil {

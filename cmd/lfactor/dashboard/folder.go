@@ -152,8 +152,7 @@ func (f *folder) event(line []byte) {
 	}
 }
 
-// ask is what the run's actors do now, and the processes that do not answer; running is false where none is
-// under way.
+// ask is what the run's actors do now, and the processes that do not answer; running is false where none is under way.
 func (f *folder) ask() (all []host.Status, silent []host.Silent, running bool) {
 	f.asking.Lock()
 	defer f.asking.Unlock()

@@ -94,8 +94,7 @@ func graphOf(all []host.Status, silent []host.Silent, running bool) graph {
 }
 
 // holds is how long waits must last for a cycle of them to be one: actors are asked one after the other,
-// and messages go on
-// meanwhile.
+// and messages go on meanwhile.
 const holds = time.Second
 
 // fleeting says of a cycle, in which a wait is younger than that, that it may be none. Waits of actors outside it

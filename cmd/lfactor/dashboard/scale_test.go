@@ -74,8 +74,7 @@ func TestScaleInBrowser(t *testing.T) {
 	require.Less(t, all2, int64(200e6))
 }
 
-// resident is the private memory of the largest renderer of a browser in bytes: what the page adds to a
-// machine.
+// resident is the private memory of the largest renderer of a browser in bytes: what the page adds to a machine.
 func resident(t *testing.T, pid int) (most int64) {
 	private := regexp.MustCompile(`(?m)^Private_(?:Clean|Dirty): +(\d+) kB`)
 	dirs, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -119,9 +118,8 @@ func under(dir string, pid int) bool {
 	return false
 }
 
-// TestSums: windows that are drawn from blocks say what values say, wherever they begin and end, and behind
-// steps that were
-// taken again.
+// TestSums: windows that are drawn from blocks say what values say, wherever they begin and end, and behind steps that
+// were taken again.
 func TestSums(t *testing.T) {
 	s := newSeries()
 	add := func(from, to int) {

@@ -218,6 +218,5 @@ func graphNow(f *folder, _ *http.Request) (any, error) {
 	return graphOf(all, silent, running), nil
 }
 
-// Process is the process that leads the run in a folder, 0 where none is under way or the system does not
-// tell.
+// Process is the process that leads the run in a folder, 0 where none is under way or the system does not tell.
 func Process(dir string) int { return host.ProcessOf(dir, 0) }

@@ -291,8 +291,7 @@ func TestCycles(t *testing.T) {
 	require.Equal(t, "none", of(time.Millisecond).Kind)
 }
 
-// TestScale: with a million steps and a thousand ranks an update takes the server some milliseconds; it may
-// take 60.
+// TestScale: with a million steps and a thousand ranks an update takes the server some milliseconds; it may take 60.
 func TestScale(t *testing.T) {
 	s := newSeries()
 	for step := range 1_000_000 {

@@ -21,10 +21,9 @@ type cursor struct {
 	running, known             bool
 }
 
-// stream tells a page what is new, as server-sent events: "points", "evals" and "events" of the runs that
-// it names (?runs=0,2), "again" where it has to ask for all, and with ?graph=ID the graph of one, and with
-// ?logs=ID what its actors do and have said and done, and with ?cluster=1 the
-// cluster, once a second.
+// stream tells a page what is new, as server-sent events: "points", "evals" and "events" of the runs that it names
+// (?runs=0,2), "again" where it has to ask for all, and with ?graph=ID the graph of one, and with ?logs=ID what its
+// actors do and have said and done, and with ?cluster=1 the cluster, once a second.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if s.streams.Add(1) > streamsMax {
 		s.streams.Add(-1)

@@ -21,9 +21,8 @@ type tail struct {
 	mark []byte // the end of what was read
 }
 
-// read gives the whole lines that have come since. If the file has been cut or written anew, as the metrics
-// of a run that goes back are, reset is called first and all lines come again. A file that does not exist
-// has none.
+// read gives the whole lines that have come since. If the file has been cut or written anew, as the metrics of a run
+// that goes back are, reset is called first and all lines come again. A file that does not exist has none.
 func (t *tail) read(reset func(), line func([]byte)) error {
 	f, err := os.Open(t.path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,9 +10,8 @@ import (
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
-// Tell writes what a page would be told of the run in a folder, as JSON: of checkpoints, samples (of a
-// step, 0 for the newest)
-// or plan, whose step is simulated on m. Agents of a cluster ask for it on the run's host.
+// Tell writes what a page would be told of the run in a folder, as JSON: of checkpoints, samples (of a step,
+// 0 for the newest) or plan, whose step is simulated on m. Agents of a cluster ask for it on the run's host.
 func Tell(w io.Writer, dir, name string, step int64, m *cost.Machine) error {
 	s := New(0, Options{Dirs: []string{dir}, Machine: m})
 	ask := map[string]func(*folder, *http.Request) (any, error){"checkpoints": checkpointsOf,

@@ -63,9 +63,8 @@ func (s *spreadFlags) submit(c *cobra.Command, files []string) error {
 	})
 }
 
-// everywhere carries out a job whose items are made by all processes that it has on a cluster, where it is
-// on one. A process that does not lead makes items until the job ends. Open makes ready what makes items;
-// done closes it.
+// everywhere carries out a job whose items are made by all processes that it has on a cluster, where it is on one.
+// A process that does not lead makes items until the job ends. Open makes ready what makes items; done closes it.
 func everywhere(c *cobra.Command, output string, open func() (work dataset.Work, done func(), err error),
 	job func(dataset.Remote) error) error {
 	f, err := fleet.FromEnv()

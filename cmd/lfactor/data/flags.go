@@ -8,8 +8,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/setup"
 )
 
-// sftFlags are the flags of commands that look at data, for conversations with other names than the usual
-// ones.
+// sftFlags are the flags of commands that look at data, for conversations with other names than the usual ones.
 type sftFlags struct {
 	file, name string
 	media      bool

@@ -22,8 +22,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// The demos in which processes are killed: each trains once quietly and once disturbed, and holds the two runs against
-// each other.
+// The demos in which processes are killed: each trains once quietly and once disturbed, and holds the two runs
+// against each other.
 
 var (
 	stepLine    = regexp.MustCompile(`step (\d+)/`)

@@ -208,8 +208,8 @@ func rewriteJSON(path string, keys map[string]any) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// untrained are the shares that are right of what the model draws before it has learnt: one step without a rate makes
-// its checkpoint.
+// untrained are the shares that are right of what the model draws before it has learnt: one step without a rate
+// makes its checkpoint.
 func (s *session) untrained(d *drawing, cfg *configs.Config) ([]float64, error) {
 	first, dir := *cfg, cfg.Run.Checkpoint.Dir+"-untrained"
 	defer os.RemoveAll(dir) //nolint:errcheck // what is left of it does no harm

@@ -49,8 +49,8 @@ func (s *session) moe() error {
 	return s.moeVerdict(mixture, losses)
 }
 
-// moeVerdict prints both losses, the map of experts by kind of token, and what recorded routing makes of a simulated
-// step.
+// moeVerdict prints both losses, the map of experts by kind of token, and what recorded routing makes of
+// a simulated step.
 func (s *session) moeVerdict(cfg *configs.Config, losses [2]float64) error {
 	r, err := run.Open(cfg)
 	if err != nil {

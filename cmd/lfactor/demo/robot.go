@@ -23,8 +23,8 @@ const (
 )
 
 // robot has one who sees show how to reach discs on a table, trains a small policy of Pi0.5's kind on the recordings,
-// corrects it where it acts, and has it reach discs on tables that it has not seen, beside a hand that does what was done
-// on average.
+// corrects it where it acts, and has it reach discs on tables that it has not seen, beside a hand that does what was
+// done on average.
 func (s *session) robot() error {
 	if err := s.clear("checkpoints", "run", "recordings", "tokenizer", "corrections", "corrected",
 		"run-corrected"); err != nil {
@@ -77,8 +77,8 @@ func (s *session) robot() error {
 	return s.robotVerdict(first[0], last[0], last[1], blind)
 }
 
-// robotVerdict says how the policy did before and after it was corrected, with its camera covered, and how a hand does
-// without one.
+// robotVerdict says how the policy did before and after it was corrected, with its camera covered, and how a hand
+// does without one.
 func (s *session) robotVerdict(first, last, covered, blind *world.Result) error {
 	left := s.left()
 	left["attempts"], left["recordings"], left["corrections"] = s.in("attempts.html"), s.in("recordings"),

@@ -234,8 +234,8 @@ func figured(p *media.Image, q image.Point) bool {
 // blobLeast is the least pixels of a shape; what is smaller is a speck.
 const blobLeast = 8
 
-// blobs finds the shapes of a picture: connected stretches of pixels that are not background, neighbours in eight
-// directions.
+// blobs finds the shapes of a picture: connected stretches of pixels that are not background, neighbours
+// in eight directions.
 func blobs(p *media.Image) (out [][]image.Point) {
 	done := make([]bool, p.W*p.H)
 	var blob []image.Point

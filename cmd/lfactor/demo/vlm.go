@@ -78,9 +78,9 @@ func SceneTurns(s scene, r *rand.Rand) (out []turn) {
 	return out
 }
 
-// SceneTokenizer trains a tokenizer on captions and questions and writes it with a template, Qwen2.5-VL's without its
-// system prompt, and the processor's settings; it returns the ids of special tokens, and the vocabulary's size under
-// "vocab".
+// SceneTokenizer trains a tokenizer on captions and questions and writes it with a template, Qwen2.5-VL's without
+// its system prompt, and the processor's settings; it returns the ids of special tokens, and the vocabulary's
+// size under "vocab".
 func SceneTokenizer(dir string) (map[string]int32, error) {
 	var words []string
 	for _, s := range Scenes(false) {

@@ -9,9 +9,8 @@ import (
 // writtenFiles is how many sources a demo writes itself where there is no Go installation.
 const writtenFiles = 1500
 
-// writer writes one source by rules: what is declared is what is used, so that there is more to learn than
-// which token follows
-// which.
+// writer writes one source by rules: what is declared is what is used, so that there is more to learn than which
+// token follows which.
 type writer struct {
 	*rand.Rand
 	strings.Builder

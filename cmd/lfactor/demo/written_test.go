@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWritten: where there is no Go installation the demo has sources all the same, which differ, are the
-// same each time, and are
-// Go.
+// TestWritten: where there is no Go installation the demo has sources all the same, which differ, are the same each
+// time, and are Go.
 func TestWritten(t *testing.T) {
 	t.Setenv("GOROOT", "")
 	t.Setenv("PATH", t.TempDir())

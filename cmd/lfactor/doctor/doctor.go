@@ -34,8 +34,7 @@ type check struct {
 	Text string `json:"text"`
 }
 
-// doctor checks what training needs of this machine and prints a line for each; a failed check
-// makes the exit code 1.
+// doctor checks what training needs of this machine and prints a line for each; a failed check makes the exit code 1.
 func doctor(c *cobra.Command, _ []string) error {
 	var all []check
 	ok := true

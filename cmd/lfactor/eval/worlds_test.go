@@ -93,9 +93,8 @@ func trainedSmall(t *testing.T) string {
 	return in("saved")
 }
 
-// TestEvalWorlds: a policy acts in a command, and the verb says how it did, records what the expert would
-// have done with the statistics of the policy's own data, and draws a page; what is missing or has no effect
-// is refused.
+// TestEvalWorlds: a policy acts in a command, and the verb says how it did, records what the expert would have done
+// with the statistics of the policy's own data, and draws a page; what is missing or has no effect is refused.
 func TestEvalWorlds(t *testing.T) {
 	saved, dir := trainedSmall(t), t.TempDir()
 	program, err := os.Executable()

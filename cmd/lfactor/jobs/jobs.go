@@ -189,8 +189,7 @@ func finish(c *cobra.Command, form string, lines []Line) error {
 	return cli.EmitAs(c.OutOrStdout(), form, lines, nil)
 }
 
-// broken is the error of a stream that ended before its end was said; a user who ends the command wants
-// none.
+// broken is the error of a stream that ended before its end was said; a user who ends the command wants none.
 func broken(c *cobra.Command, err error) error {
 	if err == nil || c.Context().Err() != nil {
 		return nil

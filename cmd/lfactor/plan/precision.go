@@ -22,8 +22,7 @@ import (
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
-// recipe is what a way to multiply in few bits makes of a step, with the weights kept that cost more than
-// they bring.
+// recipe is what a way to multiply in few bits makes of a step, with the weights kept that cost more than they bring.
 type recipe struct {
 	Name    string   `json:"low_precision"`
 	Seconds float64  `json:"step_seconds"`
@@ -62,8 +61,7 @@ func precisionNames() []string {
 	return names
 }
 
-// choosePrecision says which recipe of train.low_precision, for which weights, makes the shortest step on a
-// machine.
+// choosePrecision says which recipe of train.low_precision, for which weights, makes the shortest step on a machine.
 func choosePrecision(ctx context.Context, form, file string, mine, rest []string) error {
 	wanted := cli.FlagValue(mine, "precision")
 	if !slices.Contains(precisionNames(), wanted) {
@@ -151,8 +149,7 @@ func kindOf(name string) string {
 	return strings.Join(parts, ".")
 }
 
-// recipe finds the weights that are better kept as they are: each that makes the step shorter when it alone
-// is.
+// recipe finds the weights that are better kept as they are: each that makes the step shorter when it alone is.
 func (s precisionSearch) recipe(name string) (r recipe, err error) {
 	r.Name = name
 	all, kinds, err := s.step(name)

@@ -1,5 +1,4 @@
-// Package reference is the verb of that name, which writes what programs know of themselves: it walks, and
-// prints.
+// Package reference is the verb of that name, which writes what programs know of themselves: it walks, and prints.
 package reference
 
 import (

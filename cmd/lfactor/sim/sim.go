@@ -183,8 +183,7 @@ func (s *simRun) plan() error {
 	return err
 }
 
-// simCommand simulates one run, or many seeds with faults, each twice to see that nothing but the
-// seed decides.
+// simCommand simulates one run, or many seeds with faults, each twice to see that nothing but the seed decides.
 func simCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 		return c.Help()

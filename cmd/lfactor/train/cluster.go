@@ -30,9 +30,8 @@ func onCluster(c *cobra.Command, cfg *configs.Config, file string, mine, rest []
 		})
 }
 
-// jobSpec is this command line as a job: with the run file's text, in this directory, over as many processes
-// as the plan says or the cluster has hosts; of a run that draws its answers the one that trains and its
-// samplers and judges.
+// jobSpec is this command line as a job: with the run file's text, in this directory, over as many processes as the
+// plan says or the cluster has hosts; of a run that draws its answers the one that trains and its samplers and judges.
 func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, file string, mine,
 	rest []string) (*control.Spec, error) {
 	s, err := cli.JobSpec(nil, file, cli.FlagValue(mine, "plan"))

@@ -70,8 +70,7 @@ func sets(arg string) bool {
 
 var stageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// readStages reads a file of stages; its paths are relative to the directory of the command, as a run
-// file's are.
+// readStages reads a file of stages; its paths are relative to the directory of the command, as a run file's are.
 func readStages(name string) (s staged, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

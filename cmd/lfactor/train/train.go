@@ -187,8 +187,7 @@ func trained(c *cobra.Command, args []string, stage string) (*finished, string, 
 	return &done, form, nil
 }
 
-// profileBase is where --profile is to write, without the endings; "" for no profile. A relative file lies
-// below dir.
+// profileBase is where --profile is to write, without the endings; "" for no profile. A relative file lies below dir.
 func profileBase(flags []string, dir string) string {
 	for _, f := range flags {
 		name, file, _ := strings.Cut(f, "=")

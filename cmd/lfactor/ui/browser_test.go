@@ -17,9 +17,8 @@ import (
 // shotsDir is a folder for pictures of the pages, for people to look at; "" takes none.
 var shotsDir = os.Getenv("LFACTOR_SHOTS")
 
-// TestBrowser looks at the pages in headless Chromium as a user does: a run of eight ranks under way, one
-// that is over, one whose
-// name would run a script if it were taken for HTML, and a simulated step of 1,024 ranks.
+// TestBrowser looks at the pages in headless Chromium as a user does: a run of eight ranks under way, one that is over,
+// one whose name would run a script if it were taken for HTML, and a simulated step of 1,024 ranks.
 func TestBrowser(t *testing.T) {
 	if !*clitest.Long {
 		t.Skip("skipped: wants chromium and a minute; -long runs it")
@@ -74,8 +73,7 @@ func shot(t *testing.T, p *browser.Page, name string) {
 	}
 }
 
-// login enters by the link, which works once and leaves no token in the address; the page paints soon and
-// is small.
+// login enters by the link, which works once and leaves no token in the address; the page paints soon and is small.
 func login(t *testing.T, p *browser.Page, link string, runs int) {
 	base := link[:strings.Index(link, "/login")]
 	require.Equal(t, 401, p.Go(base+"/"), "a stranger sees nothing")
@@ -262,8 +260,7 @@ func seeNarrow(t *testing.T, p *browser.Page) {
 	p.Key("1")
 }
 
-// strangers are refused: a viewer stops nothing, another name for this host is none, another page reads
-// nothing.
+// strangers are refused: a viewer stops nothing, another name for this host is none, another page reads nothing.
 func strangers(t *testing.T, b *browser.Browser, p *browser.Page, link string) {
 	var status int
 	p.Eval(`fetch("/api/runs/0/stop", {method: "POST"}).then((r) => r.status)`, &status)

@@ -84,8 +84,7 @@ func Command() *cobra.Command {
 	return c
 }
 
-// forAgents adds the flags by which an agent asks what a page is told of a run on its host; what it gives
-// answers that.
+// forAgents adds the flags by which an agent asks what a page is told of a run on its host; what it gives answers that.
 func forAgents(f *pflag.FlagSet) func(args []string) (asked bool, err error) {
 	name := f.String("tell", "", "print what a page is told of the run's checkpoints, samples or plan")
 	step := f.Int64("step", 0, "of the samples that --tell prints, 0 for the newest")

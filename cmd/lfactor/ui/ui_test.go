@@ -167,8 +167,8 @@ func rows(t *testing.T, dir string) {
 	rowsElsewhere(t, dir, here, ask)
 }
 
-// rowsElsewhere: one server shows runs that were started in other folders than its own, with the page that one has
-// there.
+// rowsElsewhere: one server shows runs that were started in other folders than its own, with the page that
+// one has there.
 func rowsElsewhere(t *testing.T, dir, here string, ask func(url string) (code int, policy, text string)) {
 	t.Helper()
 	whole := filepath.Join(dir, "run")

@@ -1,6 +1,5 @@
-// Command asm writes the assembly of dataset/media for AVX2 and BMI2: JPEG's codes, inverse transform,
-// smooth chroma, colours and their planes, and resizing; and with "-of webp" that of dataset/media/webp. Run
-// "go generate" there.
+// Command asm writes the assembly of dataset/media for AVX2 and BMI2: JPEG's codes, inverse transform, smooth chroma,
+// colours and their planes, and resizing; and with "-of webp" that of dataset/media/webp. Run "go generate" there.
 package main
 
 import (

@@ -142,8 +142,7 @@ func turnedTwice(x []reg.VecVirtual) []reg.VecVirtual {
 	return y
 }
 
-// trueMotion writes the prediction of an area from what is above, more what the left is more than the
-// corner.
+// trueMotion writes the prediction of an area from what is above, more what the left is more than the corner.
 func trueMotion() {
 	begin("trueMotion", "func(dst *byte, eights int)",
 		"predicts a square of eights·8 pixels a side: what is above, more what the left pixel is more than the corner.")

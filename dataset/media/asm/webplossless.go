@@ -129,8 +129,7 @@ func (p predictor) withLeft(left reg.VecVirtual, above func(int) reg.VecVirtual)
 	return left
 }
 
-// nearer is left where the sum of differences of corner and up is less than that of corner and left, else
-// up.
+// nearer is left where the sum of differences of corner and up is less than that of corner and left, else up.
 func nearer(left, up, corner reg.VecVirtual) reg.VecVirtual {
 	a, b := XMM(), XMM()
 	VPSADBW(corner, up, a)

@@ -12,8 +12,7 @@ var zigzag = [16]byte{0, 1, 4, 8, 5, 2, 3, 6, 9, 12, 13, 10, 7, 11, 14, 15}
 var largeProbs = [4][12]byte{{173, 148, 140}, {176, 155, 140, 135}, {180, 157, 141, 134, 130},
 	{254, 254, 243, 230, 196, 177, 153, 140, 133, 130, 129}}
 
-// readCoefficients reads a macroblock's coefficients and returns a bit for each block of pixels that has
-// some.
+// readCoefficients reads a macroblock's coefficients and returns a bit for each block of pixels that has some.
 func (d *lossy) readCoefficients(r *boolReader, above *macroblock) (filled uint32) {
 	d.dirty = true
 	step, plane, first := &d.steps[d.segment], 3, 0

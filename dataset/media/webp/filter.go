@@ -59,8 +59,7 @@ func edges(side, step, stride int, left, above bool, s strength, f func(at, alon
 	}
 }
 
-// filterSimple smooths the edges of a macroblock's luma with the simple filter, which changes one
-// pixel on either side.
+// filterSimple smooths the edges of a macroblock's luma with the simple filter, which changes one pixel on either side.
 func filterSimple(p []byte, stride int, left, above bool, s strength) {
 	edges(16, 4, stride, left, above, s, func(at, along, across, limit int, _ bool) {
 		for i := range 16 {

@@ -181,8 +181,7 @@ type groups struct {
 // groupsMax is how many groups an image may have: libwebp writes 2600 at most, and each may take some KiB.
 const groupsMax = 2600
 
-// groups reads the Huffman codes. The image may have several groups of them, chosen per tile by an
-// image of numbers.
+// groups reads the Huffman codes. The image may have several groups of them, chosen per tile by an image of numbers.
 func (d *lossless) groups(w, h int, top bool, cached int) (g groups, err error) {
 	n := 1
 	if top && d.flag() {

@@ -113,8 +113,7 @@ func (d *lossy) readModes(above *macroblock) {
 	}
 }
 
-// modeTree is the tree of modes of a 4×4 block (section 11.2): what follows on a 0 and on a 1; leaves are
-// negative.
+// modeTree is the tree of modes of a 4×4 block (section 11.2): what follows on a 0 and on a 1; leaves are negative.
 var modeTree = [9][2]int8{{-modeDC, 1}, {-modeTM, 2}, {-modeVE, 3}, {4, 6}, {-modeHE, 5}, {-modeRD, -modeVR},
 	{-modeLD, 7}, {-modeVL, 8}, {-modeHD, -modeHU}}
 

@@ -2,8 +2,7 @@ package webp
 
 // The tables of RFC 6386.
 
-// modeProbs are the probabilities of a 4×4 block's mode after the modes above it and left of it (section
-// 11.5).
+// modeProbs are the probabilities of a 4×4 block's mode after the modes above it and left of it (section 11.5).
 var modeProbs = [modes][modes][9]byte{
 	{
 		{231, 120, 48, 89, 115, 113, 120, 152, 112},

@@ -44,8 +44,7 @@ func fillArea(w []byte, side int, row func(y int) uint64) {
 	}
 }
 
-// areaMean is the rounded mean of the pixels above and to the left, of those that exist; 128 if
-// none does.
+// areaMean is the rounded mean of the pixels above and to the left, of those that exist; 128 if none does.
 func areaMean(w []byte, at, side int, left, above bool) uint64 {
 	sum, n := 0, 0
 	if above {
@@ -107,8 +106,7 @@ func predictBlock(w []byte, mode byte) {
 	}
 }
 
-// leftEdge is the column to the left from the lowest pixel up, the corner, and the first three of the row
-// above.
+// leftEdge is the column to the left from the lowest pixel up, the corner, and the first three of the row above.
 func leftEdge(w []byte) uint64 {
 	return uint64(w[4*workStride]) | uint64(w[3*workStride])<<8 | uint64(w[2*workStride])<<16 |
 		uint64(w[workStride])<<24 | uint64(binary.LittleEndian.Uint32(w))<<32

@@ -87,8 +87,7 @@ func (p *parser) parseCall(line int) (stmt, error) {
 	return out, p.parseMacroBody(out.caller, "endcall")
 }
 
-// parseMacroBody reads a macro's body, and notes which of the names that a macro has beside its parameters
-// it uses.
+// parseMacroBody reads a macro's body, and notes which of the names that a macro has beside its parameters it uses.
 func (p *parser) parseMacroBody(m *macroStmt, end string) (err error) {
 	loops, from := p.loops, p.at
 	p.loops = 0

@@ -147,8 +147,7 @@ func (e *notExpr) eval(s *state, sc *scope) (any, error) {
 	return !truth(v), err
 }
 
-// eval compares from left to right, as Python does for a < b < c, and stops at the first that is
-// false.
+// eval compares from left to right, as Python does for a < b < c, and stops at the first that is false.
 func (e *compareExpr) eval(s *state, sc *scope) (any, error) {
 	left, err := e.first.eval(s, sc)
 	if err != nil {
@@ -168,8 +167,7 @@ func (e *compareExpr) eval(s *state, sc *scope) (any, error) {
 	return true, nil
 }
 
-// compareOp compares two values. The work is charged before, because equal may walk through large
-// lists.
+// compareOp compares two values. The work is charged before, because equal may walk through large lists.
 func compareOp(s *state, op string, a, b any) (bool, error) {
 	if err := s.charge(1 + weight(a) + weight(b)); err != nil {
 		return false, err

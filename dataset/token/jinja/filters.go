@@ -84,8 +84,7 @@ func filterLength(_ *state, v any, _ arguments) (any, error) {
 	return int64(n), err
 }
 
-// filterDefault is the value, or the default where it is undefined; with boolean also where it is
-// false.
+// filterDefault is the value, or the default where it is undefined; with boolean also where it is false.
 func filterDefault(_ *state, v any, a arguments) (any, error) {
 	if isUndefined(v) || truth(a.arg(1, "boolean", false)) && !truth(v) {
 		return a.arg(0, "default_value", ""), nil
@@ -197,8 +196,7 @@ func replaceText(s *state, v, from, to string, count any) (any, error) {
 	return strings.Replace(v, from, to, int(n)), nil
 }
 
-// filterRound rounds as Python does: to even for negative precisions, and by the decimal form
-// otherwise.
+// filterRound rounds as Python does: to even for negative precisions, and by the decimal form otherwise.
 func filterRound(_ *state, v any, a arguments) (any, error) {
 	x, ok := number(v)
 	digits, okDigits := integer(a.arg(0, "precision", int64(0)))

@@ -117,8 +117,7 @@ func filterList(_ *state, v any, _ arguments) (any, error) {
 	return list(all), err
 }
 
-// attributeKey returns the function that takes an attribute, given as "a.b.0", of a value; the value itself
-// for nil.
+// attributeKey returns the function that takes an attribute, given as "a.b.0", of a value; the value itself for nil.
 func attributeKey(path any) func(any) (any, error) {
 	if path == nil {
 		return func(v any) (any, error) { return v, nil }
@@ -283,8 +282,7 @@ func filterSum(s *state, v any, a arguments) (any, error) {
 	return total, nil
 }
 
-// filterUnique keeps the first of equals, which are told by an attribute and without case unless it
-// is asked for.
+// filterUnique keeps the first of equals, which are told by an attribute and without case unless it is asked for.
 func filterUnique(_ *state, v any, a arguments) (any, error) {
 	all, err := items(v)
 	if err != nil {

@@ -63,8 +63,7 @@ func raiseException(_ *state, a arguments) (any, error) {
 	return nil, e
 }
 
-// makeRange is range with one to three numbers, bounded in length so that a template cannot fill
-// the memory.
+// makeRange is range with one to three numbers, bounded in length so that a template cannot fill the memory.
 func makeRange(s *state, a arguments) (any, error) {
 	var n []int64
 	for _, v := range a.pos {

@@ -43,9 +43,8 @@ func (l lexeme) String() string {
 	return kindNames[l.kind]
 }
 
-// lexer cuts a template into tokens. White space around tags is dealt with here, as Jinja does with
-// trim_blocks and lstrip_blocks set: the newline behind a block goes, and so do spaces before a block that
-// starts its line.
+// lexer cuts a template into tokens. White space around tags is dealt with here, as Jinja does with trim_blocks and
+// lstrip_blocks set: the newline behind a block goes, and so do spaces before a block that starts its line.
 type lexer struct {
 	src       string
 	at        int
@@ -208,8 +207,7 @@ var (
 	reSymbol = regexp.MustCompile(`^(?:\*\*|//|==|!=|>=|<=|[-+/*%~\[\](){}<>=.:|,;])`)
 )
 
-// tokens reads the tokens of a tag up to its end. Inside brackets an end mark is not seen, so {{ {"a": {}}
-// }} works.
+// tokens reads the tokens of a tag up to its end. Inside brackets an end mark is not seen, so {{ {"a": {}} }} works.
 func (l *lexer) tokens(end string, endKind kind) error {
 	depth := 0
 	for {
@@ -245,8 +243,7 @@ func (l *lexer) tokens(end string, endKind kind) error {
 	}
 }
 
-// closing returns the sign in front of the end mark, 0 for none, and -1 where rest is not an end. Only
-// blocks take '+'.
+// closing returns the sign in front of the end mark, 0 for none, and -1 where rest is not an end. Only blocks take '+'.
 func closing(rest, end string) int {
 	switch {
 	case strings.HasPrefix(rest, end):

@@ -204,8 +204,7 @@ func replaceMethod(s *state, v string, a arguments) (any, error) {
 	return replaceText(s, v, from, to, a.arg(2, "count", nil))
 }
 
-// splitMethod cuts at a separator, or at runs of white space, at most maxsplit times, from the left or the
-// right.
+// splitMethod cuts at a separator, or at runs of white space, at most maxsplit times, from the left or the right.
 func splitMethod(right bool) stringMethod {
 	return func(s *state, v string, a arguments) (any, error) {
 		n, ok := integer(a.arg(1, "maxsplit", int64(-1)))

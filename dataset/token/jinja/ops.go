@@ -58,8 +58,7 @@ func concat(s *state, a, b any) (any, error) {
 	return newList(append(x.elems[:len(x.elems):len(x.elems)], y.elems...), x.tuple), nil
 }
 
-// repeat repeats a text or a list, with the number on either side; the length is checked before it
-// is made.
+// repeat repeats a text or a list, with the number on either side; the length is checked before it is made.
 func repeat(s *state, a, b any) (any, error) {
 	n, ok := integer(b)
 	if !ok {
@@ -93,8 +92,7 @@ func swapCount(a, b any) (any, int64, bool) {
 	return b, n, ok
 }
 
-// intOp computes on 64-bit integers and reports an overflow, where Python would go on with longer
-// ones.
+// intOp computes on 64-bit integers and reports an overflow, where Python would go on with longer ones.
 func intOp(op string, x, y int64) (any, error) {
 	out, ok := int64(0), true
 	switch op {

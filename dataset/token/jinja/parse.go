@@ -76,8 +76,7 @@ func (p *parser) parseTemplate() ([]stmt, error) {
 	return body, err
 }
 
-// parseBody reads statements up to a block named in ends, whose name is taken and returned; "" at the
-// template's end.
+// parseBody reads statements up to a block named in ends, whose name is taken and returned; "" at the template's end.
 func (p *parser) parseBody(ends ...string) (body []stmt, end string, err error) {
 	if err := p.enter(); err != nil {
 		return nil, "", err

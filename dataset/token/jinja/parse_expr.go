@@ -127,8 +127,7 @@ func (p *parser) binary(operand func() (expr, error), ops ...string) (expr, erro
 	return left, err
 }
 
-// parseUnary reads a sign and what it binds to, or a value; filters and tests follow unless they belong to a
-// sign.
+// parseUnary reads a sign and what it binds to, or a value; filters and tests follow unless they belong to a sign.
 func (p *parser) parseUnary(filters bool) (expr, error) {
 	if err := p.enter(); err != nil {
 		return nil, err

@@ -297,8 +297,7 @@ func (n *macroStmt) exec(s *state, sc *scope) (flow, error) {
 	return onward, nil
 }
 
-// call runs the macro's body in a scope of its own inside the one it was defined in, and returns what it
-// wrote.
+// call runs the macro's body in a scope of its own inside the one it was defined in, and returns what it wrote.
 func (n *macroStmt) call(s *state, defined *scope, args arguments) (any, error) {
 	leave, err := s.enter()
 	if err != nil {

@@ -58,8 +58,7 @@ func isSequence(v any) bool {
 	return err == nil
 }
 
-// isCased is Python's islower or isupper: there is a letter with case, and changing the case changes
-// nothing.
+// isCased is Python's islower or isupper: there is a letter with case, and changing the case changes nothing.
 func isCased(s string, to func(string) string) bool {
 	return to(s) == s && lower(s) != upper(s)
 }

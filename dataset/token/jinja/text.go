@@ -178,8 +178,7 @@ func pyTitle(s string) string {
 	}, s)
 }
 
-// wordTitle is Jinja's title filter: words begin at the start and after white space, hyphens and opening
-// brackets.
+// wordTitle is Jinja's title filter: words begin at the start and after white space, hyphens and opening brackets.
 func wordTitle(s string) string {
 	start := true
 	return strings.Map(func(r rune) rune {

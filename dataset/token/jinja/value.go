@@ -36,8 +36,7 @@ type Map struct {
 // NewMap returns an empty Map.
 func NewMap() *Map { return &Map{values: map[any]any{}, depth: 1} }
 
-// Set enters a key, which keeps its place if it is there already. The key must be a string, number, bool or
-// nil.
+// Set enters a key, which keeps its place if it is there already. The key must be a string, number, bool or nil.
 func (m *Map) Set(key, value any) {
 	key = hashKey(key)
 	if _, ok := m.values[key]; !ok {

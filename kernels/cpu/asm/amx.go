@@ -18,8 +18,7 @@ type amxText struct{ bytes.Buffer }
 
 func (t *amxText) line(format string, a ...any) { fmt.Fprintf(t, format+"\n", a...) }
 
-// raw writes an instruction as bytes with its text as a comment, since Go's assembler does not know
-// AMX.
+// raw writes an instruction as bytes with its text as a comment, since Go's assembler does not know AMX.
 func (t *amxText) raw(comment string, code []byte) {
 	s := make([]string, len(code))
 	for i, x := range code {

@@ -87,8 +87,8 @@ func (e *emitter) narrow(name string, op func(v vec, m Mem, masked bool)) {
 	})
 }
 
-// narrowPairs is narrow with roundBF16 of two vectors at a time, which looks for NaNs of both at once and packs
-// them together.
+// narrowPairs is narrow with roundBF16 of two vectors at a time, which looks for NaNs of both at once and
+// packs them together.
 func (e *emitter) narrowPairs(name string) {
 	e.beginMove(name, "func(y []uint16, x []float32)", "rounds to nearest even.")
 	f, h, n := base("x"), base("y"), count("x")

@@ -16,8 +16,7 @@ func dpbf16(d, s, x, b int, broadcast bool) []byte {
 	return []byte{0x62, p0, byte(0x06 | (15-s&15)<<3), p2, 0x52}
 }
 
-// vdpbf16psMem encodes d += s·(pair of bf16 at disp(base)(index*scale), the same for all lanes); index "" is
-// none.
+// vdpbf16psMem encodes d += s·(pair of bf16 at disp(base)(index*scale), the same for all lanes); index "" is none.
 func vdpbf16psMem(d, s int, base, index string, scale, disp int) []byte {
 	b := regNumber[base]
 	i, x := 4, 0

@@ -13,8 +13,7 @@ import (
 // vec is a vector register of the emitter's width.
 type vec = reg.VecVirtual
 
-// emitter writes primitives for one width of vectors: 16 float32s (AVX-512F, BW, DQ, VL) or 8 (AVX2, FMA,
-// F16C).
+// emitter writes primitives for one width of vectors: 16 float32s (AVX-512F, BW, DQ, VL) or 8 (AVX2, FMA, F16C).
 type emitter struct {
 	wide   bool
 	suffix string
@@ -116,8 +115,7 @@ func (e *emitter) float(name string) vec {
 	return v
 }
 
-// constant is a vector of equal numbers: a register with AVX-512, memory with AVX2, which has too few
-// registers.
+// constant is a vector of equal numbers: a register with AVX-512, memory with AVX2, which has too few registers.
 func (e *emitter) constant(x float32) Op {
 	if c, ok := e.consts[x]; ok {
 		return c

@@ -23,8 +23,7 @@ type expo struct {
 	small     bool // powers are up to about 1
 }
 
-// expo prepares the constants of exp. AVX-512 has registers for all of them; AVX2 reads most from
-// memory.
+// expo prepares the constants of exp. AVX-512 has registers for all of them; AVX2 reads most from memory.
 func (e *emitter) expo() expo {
 	if e.wide { // all constants in registers before the loop
 		for _, c := range append([]float32{log2e, ln2Hi, ln2Lo}, expC[1:]...) {

@@ -30,8 +30,7 @@ var lows = []low{
 	}},
 }
 
-// low writes a micro-kernel as few does, for panels of a form: steps of the sum in groups that have their
-// scales.
+// low writes a micro-kernel as few does, for panels of a form: steps of the sum in groups that have their scales.
 func (e *emitter) low(l low, mr int) {
 	e.begin(fmt.Sprintf("few%s%d", l.name, mr), "func(a []float32, aStep int, b []byte, scales []float32, group "+
 		"int, c []float32, ldc, k, acc, far, farStep int)", fmt.Sprintf("multiplies one tile of %d rows, see isa.", mr))

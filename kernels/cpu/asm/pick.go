@@ -14,8 +14,7 @@ const (
 	moreOrLess = 0x1e // greater, and none is a NaN
 )
 
-// picks writes the primitives that choose between numbers. None of them rounds, and subnormal numbers are as
-// they are.
+// picks writes the primitives that choose between numbers. None of them rounds, and subnormal numbers are as they are.
 func (e *emitter) picks() {
 	e.relu()
 	e.reluBwd()

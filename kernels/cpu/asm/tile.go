@@ -10,8 +10,7 @@ import (
 
 const tileArgs = "(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int)"
 
-// tiles writes the micro-kernels: 12x32 with AVX-512, 6x16 with AVX2, each a row of accumulators by two
-// vectors.
+// tiles writes the micro-kernels: 12x32 with AVX-512, 6x16 with AVX2, each a row of accumulators by two vectors.
 func (e *emitter) tiles() {
 	e.tile("tile", false, 2)
 	e.tile("tileRows", true, 2)

@@ -83,8 +83,7 @@ func pairs(r []vec, fresh func() vec) []vec {
 	return u
 }
 
-// transpose8 emits the last step of transposing 8 by 8 in AVX2 registers: swapping halves between
-// rows.
+// transpose8 emits the last step of transposing 8 by 8 in AVX2 registers: swapping halves between rows.
 func transpose8(r []vec) []vec {
 	u := pairs(r, func() vec { return YMM() })
 	v := make([]vec, 8)

@@ -26,8 +26,7 @@ const (
 	noRegister = 17
 )
 
-// registers are the general registers in the order of their numbers, the address of the next instruction,
-// and a zero.
+// registers are the general registers in the order of their numbers, the address of the next instruction, and a zero.
 type registers [18]uint64
 
 // instruction is a decoded AMX instruction.
@@ -36,8 +35,7 @@ type instruction struct {
 	size uint64 // bytes
 	// Tiles: tile is ModRM.reg; left is ModRM.rm and right is VEX.vvvv, for TDPBF16PS alone.
 	tile, left, right int
-	// The memory operand is at base + disp; index << scale is the stride of tiles, and a part of the address
-	// elsewhere.
+	// The memory operand is at base + disp; index << scale is the stride of tiles, and a part of the address elsewhere.
 	base, index int
 	scale       uint
 	disp        int64
@@ -51,13 +49,11 @@ const (
 	prefixF2
 )
 
-// longest is the length of the longest AMX instruction: VEX, opcode, ModRM, SIB and a displacement of four
-// bytes.
+// longest is the length of the longest AMX instruction: VEX, opcode, ModRM, SIB and a displacement of four bytes.
 const longest = 10
 
-// decode reads the instruction at the beginning of code. It tells whether that is one of the AMX
-// instructions above in an encoding that a processor accepts in 64-bit mode. Source: Intel SDM, volume 2,
-// 2.3 and the instructions' pages.
+// decode reads the instruction at the beginning of code. It tells whether that is one of the AMX instructions above in
+// an encoding that a processor accepts in 64-bit mode. Source: Intel SDM, volume 2, 2.3 and the instructions' pages.
 func decode(code []byte) (instruction, bool) {
 	var in instruction
 	// Three bytes of VEX: map 0F38, W=0, L=0; R is inverted, and 1 because there are eight tiles.

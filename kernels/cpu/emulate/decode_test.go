@@ -39,8 +39,8 @@ func TestDecode(t *testing.T) {
 	require.Len(t, seen, len(opcodeNames), "an instruction without a case")
 }
 
-// plainer removes from objdump's words what changes no result: the hint, displacements of 0 and the name of
-// no register.
+// plainer removes from objdump's words what changes no result: the hint, displacements of 0 and the name
+// of no register.
 func plainer(s string) string {
 	return strings.NewReplacer("loaddt1", "loadd", " 0x0(", " (", ",0x0(", ",(", ",%riz,1", "").Replace(s)
 }

@@ -28,10 +28,9 @@ func (u *unit) product(in instruction) error {
 	return nil
 }
 
-// mulAdd adds the product of a, m rows of k pairs, and b, k rows of n pairs, to c. As the SDM says, the
-// first and the second elements of pairs are summed apart from 0 on, in order and with fused multiply-adds;
-// then come the sum of the two and the sum with c. Every operation rounds to the nearest even float32;
-// subnormal operands and results are 0.
+// mulAdd adds the product of a, m rows of k pairs, and b, k rows of n pairs, to c. As the SDM says, the first and the
+// second elements of pairs are summed apart from 0 on, in order and with fused multiply-adds; then come the sum of the
+// two and the sum with c. Every operation rounds to the nearest even float32; subnormal operands and results are 0.
 func mulAdd(c, a, b *tile, m, k, n int) {
 	var b0, b1 [tileRows][tileRowBytes / 4]float32
 	for p := range k {
@@ -107,9 +106,8 @@ func zeroed(x float32) float32 {
 	return x
 }
 
-// rounded is the float32 nearest to d, or 0 where that is subnormal. The exponent counts as unbounded in the
-// rounding that decides it: what is closer to 2^-126 than to the number of 24 bits below it is not
-// subnormal.
+// rounded is the float32 nearest to d, or 0 where that is subnormal. The exponent counts as unbounded in the rounding
+// that decides it: what is closer to 2^-126 than to the number of 24 bits below it is not subnormal.
 func rounded(d float64) float32 {
 	if math.Abs(d) < 0x1p-126-0x1p-151 {
 		return float32(math.Copysign(0, d))

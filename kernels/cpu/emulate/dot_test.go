@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Sums whose result tells one way of taking them from another. Elements are bfloat16, the upper halves of
-// float32.
+// Sums whose result tells one way of taking them from another. Elements are bfloat16, the upper halves of float32.
 func TestProductOfRow(t *testing.T) {
 	const (
 		least = 0x1p-126 // the smallest normal number
@@ -89,8 +88,7 @@ func TestRounded(t *testing.T) {
 	require.Equal(t, same(float32(math.Copysign(0, -1))), same(rounded(-0x1p-140)))
 }
 
-// Whole tiles against exact arithmetic, with exponents of elements about the bounds of the fast path and
-// beyond.
+// Whole tiles against exact arithmetic, with exponents of elements about the bounds of the fast path and beyond.
 func TestProductOfTiles(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, e := range [][2]int{{-1, 1}, {-9, 9}, {-55, 55}, {-56, 55}, {-55, 56}, {-58, -53}, {-63, -56},

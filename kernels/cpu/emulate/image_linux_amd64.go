@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// image is the code of a program, the same in all threads and in children that have not become another
-// program.
+// image is the code of a program, the same in all threads and in children that have not become another program.
 type image struct {
 	traps map[uint64]trap
 	code  map[uint64]decoded // by address

@@ -53,9 +53,8 @@ func (t *tracer) counts() string {
 		sum, t.done[tdpBF16PS], t.stops, t.probed, t.asked)
 }
 
-// run follows the program to its end and gives its exit status; 128 and more are signals, as in shells. An
-// error is a use of AMX that a processor would refuse, or a failure of ours; the program is then still
-// there.
+// run follows the program to its end and gives its exit status; 128 and more are signals, as in shells.
+// An error is a use of AMX that a processor would refuse, or a failure of ours; the program is then still there.
 func (t *tracer) run() (int, error) {
 	for {
 		var s syscall.WaitStatus
@@ -137,8 +136,7 @@ func (t *tracer) became(th *thread) error {
 	return err
 }
 
-// grant answers a request for the state of tiles in the kernel's place: the system call is left out and its
-// result 0.
+// grant answers a request for the state of tiles in the kernel's place: the system call is left out and its result 0.
 func (t *tracer) grant(tid int) error {
 	var r syscall.PtraceRegs
 	if err := syscall.PtraceGetRegs(tid, &r); err != nil {

@@ -22,8 +22,7 @@ func Sum() string {
 	return fmt.Sprintf("source %s\nnvcc %s %s\n", Hash(), Compiler, strings.Join(flags, " "))
 }
 
-// FindCompiler is the path of an nvcc of the right version, in LFACTOR_NVCC or on the path; why tells
-// what is amiss.
+// FindCompiler is the path of an nvcc of the right version, in LFACTOR_NVCC or on the path; why tells what is amiss.
 func FindCompiler() (path, why string) {
 	path = os.Getenv("LFACTOR_NVCC")
 	if path == "" {

@@ -1,5 +1,4 @@
-// Package source holds the source of the CUDA kernels, for what compiles them: the emulator of the tests,
-// and nvcc.
+// Package source holds the source of the CUDA kernels, for what compiles them: the emulator of the tests, and nvcc.
 package source
 
 import (

@@ -13,9 +13,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// TestExportRoundTrip: the weights of every golden model, read parameter by parameter and exported, are its
-// checkpoint again, byte for byte: fused and renamed tensors, convolutions, and those with an axis more or
-// less than here.
+// TestExportRoundTrip: the weights of every golden model, read parameter by parameter and exported, are its checkpoint
+// again, byte for byte: fused and renamed tensors, convolutions, and those with an axis more or less than here.
 func TestExportRoundTrip(t *testing.T) {
 	dirs, err := filepath.Glob("../testdata/*")
 	require.NoError(t, err)
@@ -62,8 +61,7 @@ func TestExportRoundTrip(t *testing.T) {
 	}
 }
 
-// TestOtherLayout: a checkpoint in a family's second layout is read as the first is, and exported as it
-// came.
+// TestOtherLayout: a checkpoint in a family's second layout is read as the first is, and exported as it came.
 func TestOtherLayout(t *testing.T) {
 	for dir, c := range map[string]struct{ own, other []string }{
 		"../testdata/llava-clip": {[]string{"vision_tower.pre_layrnorm.bias",

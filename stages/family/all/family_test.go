@@ -29,8 +29,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestBalanced: cuts cover the blocks, none is empty, and the heaviest stage is within one block of the
-// mean.
+// TestBalanced: cuts cover the blocks, none is empty, and the heaviest stage is within one block of the mean.
 func TestBalanced(t *testing.T) {
 	c, err := configs.Published("llama/3-8b")
 	require.NoError(t, err)

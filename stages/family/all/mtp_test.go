@@ -88,8 +88,7 @@ func TestFurtherLayouts(t *testing.T) {
 	}
 }
 
-// TestFurtherPlaces: places of features move within their sequence, and what would come from behind its end
-// is none.
+// TestFurtherPlaces: places of features move within their sequence, and what would come from behind its end is none.
 func TestFurtherPlaces(t *testing.T) {
 	got := family.FurtherLayer([]int32{-1, 0, 1, -1, 2, 3, -1}, []int32{0, 3, 4, 7}, 1).I32()
 	require.Equal(t, []int32{0, 1, -1, -1, 3, -1, -1}, got)

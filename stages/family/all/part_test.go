@@ -14,9 +14,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// TestParts: every composed golden model's tower and decoder are found in checkpoints of their own, in each
-// layout that such have and below a prefix, and are what the whole model's checkpoint has; nothing else is
-// read from there.
+// TestParts: every composed golden model's tower and decoder are found in checkpoints of their own, in each layout that
+// such have and below a prefix, and are what the whole model's checkpoint has; nothing else is read from there.
 func TestParts(t *testing.T) {
 	dirs, err := filepath.Glob("../testdata/*")
 	require.NoError(t, err)
@@ -91,9 +90,8 @@ func reexport(t *testing.T, m *family.Model, w *family.Weights,
 	return src
 }
 
-// TestPartVocabulary: a decoder's checkpoint may know fewer tokens than the model, whose other rows stay as
-// they were, in whatever region is read; a tensor of another width and a checkpoint without the part are
-// errors.
+// TestPartVocabulary: a decoder's checkpoint may know fewer tokens than the model, whose other rows stay as they were,
+// in whatever region is read; a tensor of another width and a checkpoint without the part are errors.
 func TestPartVocabulary(t *testing.T) {
 	const dir = "../testdata/siglip-llama"
 	c, err := configs.ReadModel(dir)

@@ -123,8 +123,7 @@ func TestPEFTFused(t *testing.T) {
 	require.Equal(t, 4.0, c.Alphas["attn"])
 }
 
-// TestPEFTConvolution: the projection of patches is a convolution in transformers, which has adapters of
-// another shape.
+// TestPEFTConvolution: the projection of patches is a convolution in transformers, which has adapters of another shape.
 func TestPEFTConvolution(t *testing.T) {
 	c, err := configs.ReadModel("../testdata/qwen2-vl")
 	require.NoError(t, err)

@@ -1,6 +1,5 @@
-// Package autoencoders makes a family of every class of autoencoders that stages/latent knows, so that they
-// are trained as models of diffusion are: images go in whole, and the loss is of what comes out of their
-// latents.
+// Package autoencoders makes a family of every class of autoencoders that stages/latent knows, so that they are trained
+// as models of diffusion are: images go in whole, and the loss is of what comes out of their latents.
 package autoencoders
 
 import (

@@ -160,8 +160,7 @@ func (s *seeing) encoder(m *family.Model) (list []family.Block) {
 	return list
 }
 
-// record records block i, without adapters, whatever their targets are called. A record for sampling has no
-// pixels.
+// record records block i, without adapters, whatever their targets are called. A record for sampling has no pixels.
 func (s *seeing) record(r *block.Rec, env map[string]*grad.Value, i int, from, to string) {
 	if r.Logits {
 		return

@@ -10,8 +10,7 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// extent is that of the pictures or clips of a shape: how many, and their frames, height and width in
-// pixels.
+// extent is that of the pictures or clips of a shape: how many, and their frames, height and width in pixels.
 type extent struct{ n, frames, h, w int }
 
 func (e extent) each() int { return e.frames * e.h * e.w }

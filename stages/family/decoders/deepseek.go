@@ -42,9 +42,8 @@ var _ = family.Register(family.Family{ModelType: "deepseek_v2", Paper: "2405.044
 		return family.LatentPlaces(c, family.FusedExperts(c))
 	}})
 
-// deepseek2 describes configurations of DeepSeek-V2, with the defaults that its published class has
-// for absent keys. Groups of experts count only with the method of choice that is limited by
-// groups.
+// deepseek2 describes configurations of DeepSeek-V2, with the defaults that its published class has for absent keys.
+// Groups of experts count only with the method of choice that is limited by groups.
 func deepseek2() hf.Family {
 	f := deepseek("DeepseekV2ForCausalLM",
 		map[string]string{"hidden_size": "4096", "intermediate_size": "11008", "num_hidden_layers": "32",
@@ -106,8 +105,7 @@ func deepseek3(name, paper, convert string) family.Family {
 		}}
 }
 
-// corrected are layers with experts as DeepSeek V3 and GLM 4.5 have them, and one behind the last for a
-// further token.
+// corrected are layers with experts as DeepSeek V3 and GLM 4.5 have them, and one behind the last for a further token.
 func corrected(s *family.Spec, c configs.Model) {
 	k := family.Mixture.Of(c)
 	s.UseExperts(c, family.DenseFirst(c))

@@ -11,8 +11,7 @@ import (
 // the keys that an earlier one has chosen.
 var _ = family.Register(glm5())
 
-// glm5 describes GLM-5: DeepSeek-V3 with an indexer, whose choice some layers take over from a
-// layer before.
+// glm5 describes GLM-5: DeepSeek-V3 with an indexer, whose choice some layers take over from a layer before.
 func glm5() family.Family {
 	f := deepseek3("glm_moe_dsa", "2603.12201", "")
 	f.Loong = []loong.Decoder{{Class: "GlmConfig", Convert: "glm5_convert.yaml", Alone: true,

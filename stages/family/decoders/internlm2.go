@@ -10,8 +10,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// InternLM2.5: a Llama whose checkpoints keep, for each key head, its query heads, key and value next to
-// each other.
+// InternLM2.5: a Llama whose checkpoints keep, for each key head, its query heads, key and value next to each other.
 var _ = family.Register(family.Family{ModelType: "internlm2", Paper: "2403.17297",
 	HF: hf.Family{Class: "InternLM2ForCausalLM", Remote: true, Alias: map[string]string{"bias": "attention_bias"},
 		Absent: map[string]string{"rms_norm_eps": "1e-6", "max_position_embeddings": "2048"}},

@@ -9,8 +9,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Qwen 1: a Llama whose checkpoints have one biased projection for query, key and value, and whose w2 is
-// the gate.
+// Qwen 1: a Llama whose checkpoints have one biased projection for query, key and value, and whose w2 is the gate.
 var _ = family.Register(family.Family{ModelType: "qwen", Paper: "2309.16609",
 	HF: hf.Family{Class: "QWenLMHeadModel", Remote: true, Fixed: map[string]string{"attention_bias": "true"},
 		PlainHeads: true, Doubled: true, Alias: map[string]string{"layer_norm_epsilon": "rms_norm_eps",
@@ -24,8 +23,7 @@ var _ = family.Register(family.Family{ModelType: "qwen", Paper: "2309.16609",
 			"use_cache_kernel", "params_dtype", "attn_implementation_internal"}}, Loong: []loong.Decoder{
 		{Class: "QwenConfig", Convert: "qwen_convert.yaml", Tokens: QwenTokens}}, Source: qwenSource})
 
-// qwenSource maps a logical name to the published one, and query, key and value to their rows of the joint
-// projection.
+// qwenSource maps a logical name to the published one, and query, key and value to their rows of the joint projection.
 func qwenSource(c configs.Model) func(string) family.Source {
 	rename := strings.NewReplacer("model.layers.", "transformer.h.", "model.embed_tokens", "transformer.wte",
 		"model.norm", "transformer.ln_f", "input_layernorm", "ln_1", "post_attention_layernorm", "ln_2",

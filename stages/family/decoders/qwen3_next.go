@@ -12,8 +12,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Qwen 3 Next: three layers of linear attention to one of gated attention, and experts beside an MLP behind
-// a gate.
+// Qwen 3 Next: three layers of linear attention to one of gated attention, and experts beside an MLP behind a gate.
 var _ = family.Register(family.Family{ModelType: "qwen3_next", Paper: "2412.06464", HF: family.Mixed(
 	hybrid(hf.Family{Class: "Qwen3NextForCausalLM", Score: "softmax", Write: func(m hf.Values, out map[string]any) {
 		if m.Int(furtherKey) == 0 { // published files do not have it
@@ -44,8 +43,7 @@ var _ = family.Register(family.Family{ModelType: "qwen3_next", Paper: "2412.0646
 	return family.BesideLayers(grouped(c, family.FusedExperts(c)))
 }})
 
-// Qwen 3.5 as a model of text, dense: the same layers, with the projections of linear attention one after
-// the other.
+// Qwen 3.5 as a model of text, dense: the same layers, with the projections of linear attention one after the other.
 var _ = family.Register(family.Family{ModelType: "qwen3_5_text", Paper: "2412.06464", HF: counted3_5(hybrid(hf.Family{
 	Class: "Qwen3_5ForCausalLM", Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "12288",
 		"num_hidden_layers": "32", "num_attention_heads": "16", "num_key_value_heads": "4", "vocab_size": "248320"}})),
@@ -123,8 +121,7 @@ func hybridLayers(n, every int) (kinds []string) {
 	return kinds
 }
 
-// hybrid is what the keys of a configuration say of linear and gated attention; weights of norms count from
-// 1.
+// hybrid is what the keys of a configuration say of linear and gated attention; weights of norms count from 1.
 func hybridSpec(s *family.Spec, c configs.Model) {
 	k := family.Linear.Of(c)
 	s.AttnGate, s.Norm.Plus = true, 1
@@ -143,8 +140,7 @@ func hybridSpec(s *family.Spec, c configs.Model) {
 	}
 }
 
-// hybridPlaces finds the tensors of both kinds of layers; rows gives those of a projection of linear
-// attention.
+// hybridPlaces finds the tensors of both kinds of layers; rows gives those of a projection of linear attention.
 func hybridPlaces(c configs.Model, source func(string) family.Source,
 	rows func(part string) (tensor string, rows [][2]int)) func(string) family.Source {
 	own := family.Linear.Of(c)

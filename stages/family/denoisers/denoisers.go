@@ -94,8 +94,7 @@ func PlainNorm(eps float64) grad.Modulation {
 	return grad.Modulation{Norm: kernels.LayerRows, Eps: eps, Plus: 1}
 }
 
-// pairs is what a token of a sequence of n multiplies with others, over the weights of a block that it
-// passes.
+// pairs is what a token of a sequence of n multiplies with others, over the weights of a block that it passes.
 func pairs(c configs.Model) func(n int) float64 {
 	return func(n int) float64 {
 		d := c.Hidden

@@ -10,8 +10,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// unetKeys are the keys that U-Nets alone have. A list has an entry a level of resolution, the finest
-// first.
+// unetKeys are the keys that U-Nets alone have. A list has an entry a level of resolution, the finest first.
 type unetKeys struct {
 	Channels  []int    `key:"block_out_channels" class:"fixed" doc:"Channels of each level of a U-Net, the finest first."`
 	Down      []string `key:"down_block_types" class:"fixed" doc:"Blocks of each level on the way down: CrossAttnDownBlock2D reads the caption, DownBlock2D does not. The way up mirrors them."`
@@ -76,8 +75,7 @@ func checkUNet(m configs.Model, k unetKeys, at configs.Report) {
 	}
 }
 
-// blocksOf counts the blocks between the first and the last convolution, which a pipeline may be cut
-// behind.
+// blocksOf counts the blocks between the first and the last convolution, which a pipeline may be cut behind.
 func blocksOf(down []string, residuals int) int {
 	n := 3 + 2*(len(down)-1) // the middle, and changes of resolution
 	for _, kind := range down {

@@ -24,9 +24,8 @@ type wanKeys struct {
 // WanPart are the settings of Wan's blocks, which world-action models have too.
 var WanPart = configs.Declare("wan", configs.Rules[wanKeys]{})
 
-// Wan 2.1 and 2.2, text and image to video (arXiv:2503.20314): every block modulates its rows by the
-// level of noise, attends to all rows of the clip and then to its caption and to the image that it begins
-// with.
+// Wan 2.1 and 2.2, text and image to video (arXiv:2503.20314): every block modulates its rows by the level of noise,
+// attends to all rows of the clip and then to its caption and to the image that it begins with.
 var _ = family.Register(family.Family{ModelType: "WanTransformer3DModel", Paper: "2503.20314", HF: hf.Family{
 	Class: "WanTransformer3DModel", Diffusers: true, Has: []string{"latent_patch", "in_channels", "out_channels",
 		"text_dim", "freq_dim", "cross_attn_norm", "text_rows", "image_dim", "image_rows"}, Null: []string{"image_dim"},
@@ -164,9 +163,8 @@ func (w wan) block(r *block.Rec, i int, env map[string]*grad.Value) {
 	env["x"] = t.Gate(x, t.Place("residual", h), of(5), at)
 }
 
-// attention is that of rows x to rows y, which turn by their places if they are x, plus that to the rows
-// of an image, nil for none, by keys and values of their own. Queries and keys are normed over all heads
-// together.
+// attention is that of rows x to rows y, which turn by their places if they are x, plus that to the rows of an image,
+// nil for none, by keys and values of their own. Queries and keys are normed over all heads together.
 func (w wan) attention(r *block.Rec, name string, x, y, image, cu *grad.Value) *grad.Value {
 	t, d, n, self := r.T, w.c.Hidden, w.c.HeadDim, x == y
 	proj := func(part, norm string, of *grad.Value) *grad.Value {
@@ -216,8 +214,7 @@ func (w wan) source(name string) family.Source {
 	return s
 }
 
-// initial begins a model that gives nothing, whose blocks pass their rows on: as in DiT
-// (arXiv:2212.09748, §3.2).
+// initial begins a model that gives nothing, whose blocks pass their rows on: as in DiT (arXiv:2212.09748, §3.2).
 func (w wan) initial(name string) family.Start {
 	zero := float32(0)
 	switch {
@@ -229,8 +226,7 @@ func (w wan) initial(name string) family.Start {
 	return family.Start{}
 }
 
-// Fastest are the rows of a head whose channel varies fastest, for numbers of a token whose channel varies
-// slowest.
+// Fastest are the rows of a head whose channel varies fastest, for numbers of a token whose channel varies slowest.
 func Fastest(d *family.Denoiser) (rows [][2]int) {
 	taps := d.Width() / d.Channels
 	for i := range d.Width() {

@@ -185,8 +185,8 @@ func (a *act) demonstrated(r *block.Rec, env map[string]*grad.Value) {
 		n, whole)
 }
 
-// embed makes what the encoder reads: latent, state and features of views, with their places; and the places
-// of actions.
+// embed makes what the encoder reads: latent, state and features of views, with their places;
+// and the places of actions.
 func (a *act) embed(r *block.Rec, env map[string]*grad.Value) {
 	t, n, levels, whole := r.T, a.c.Hidden, family.Levels(r.Shape), block.LinearOpts{Bias: true, Rep: true}
 	mean := t.Columns(env["moments"], 0, a.o.Latent)
@@ -233,8 +233,7 @@ func waves(h, w, n int) []float32 {
 	return out
 }
 
-// attend is attention of q to k with values of v, all rows of the model's width, whose sequences have
-// borders.
+// attend is attention of q to k with values of v, all rows of the model's width, whose sequences have borders.
 func (a *act) attend(r *block.Rec, name string, q, k, v, cuQ, cuK *grad.Value) *grad.Value {
 	t, n, head := r.T, a.c.Hidden, a.c.Hidden/a.c.Heads
 	proj := func(part string, x *grad.Value) *grad.Value {
@@ -254,8 +253,7 @@ func (a *act) fed(r *block.Rec, name, norm string, x *grad.Value) *grad.Value {
 	return r.LayerNorm(name+norm, t.Add(x, h), n, actEps)
 }
 
-// layer is a layer of an encoder: places are added to what asks and to what is asked, and not to what is
-// answered.
+// layer is a layer of an encoder: places are added to what asks and to what is asked, and not to what is answered.
 func (a *act) layer(r *block.Rec, name string, x, places, cu *grad.Value) *grad.Value {
 	q := r.T.Add(x, places)
 	x = r.T.Add(x, a.attend(r, name+".self_attn", q, q, x, cu, cu))
@@ -297,8 +295,7 @@ func (a *act) head(r *block.Rec, env map[string]*grad.Value) {
 	t.Loss(t.PointLoss(logVariance, zero, weight, nil, kernels.VarianceLoss, 0))
 }
 
-// source says where parameters lie in lerobot's files: PyTorch's attention keeps three projections in one
-// tensor.
+// source says where parameters lie in lerobot's files: PyTorch's attention keeps three projections in one tensor.
 func (a *act) source(name string) family.Source {
 	s, n := family.Source{Name: name}, a.c.Hidden
 	for i, part := range []string{".q_proj.", ".k_proj.", ".v_proj."} {

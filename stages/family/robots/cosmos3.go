@@ -184,8 +184,7 @@ func (w *cosmos3) model() *family.Model {
 	return m
 }
 
-// ofDomain is x [rows in] by a matrix [in out] and a bias that each robot has of its own, for rows of
-// actions.
+// ofDomain is x [rows in] by a matrix [in out] and a bias that each robot has of its own, for rows of actions.
 func (w *cosmos3) ofDomain(r *block.Rec, name string, x *grad.Value, out, in int) *grad.Value {
 	t, levels, robot := r.T, family.Levels(r.Shape), w.d.Robot(r)
 	m := t.Take(t.Param(name+".fc.weight", []int{w.d.Robots, in * out}, -1, 1, true), robot)

@@ -161,9 +161,8 @@ func (u *net) repeat(r *block.Rec, images, n int) *grad.Value {
 	return r.T.ConstI32("net.grid", out)
 }
 
-// softmax is the mean place of each feature (arXiv:1509.06113): its softmax over an image's n places times
-// these, which is attention of unit vectors to rows of features. features [images·n k], grid [images·n 2] ->
-// [images·k 1 2].
+// softmax is the mean place of each feature (arXiv:1509.06113): its softmax over an image's n places times these,
+// which is attention of unit vectors to rows of features. features [images·n k], grid [images·n 2] -> [images·k 1 2].
 func (u *net) softmax(r *block.Rec, features, grid *grad.Value, images, n int) *grad.Value {
 	t, k := r.T, u.o.Keypoints
 	unit, asks, places := make([]float32, images*k*k), make([]int32, images+1), make([]int32, images+1)
@@ -198,8 +197,7 @@ func (u *net) block(r *block.Rec, name string, x *grad.Value, out, groups, axis 
 	return r.T.Act(r.T.GroupNorm(h, w, b, groups, 1e-5), kernels.Mish)
 }
 
-// residual adds a residual block that is told what is seen, and reads a skip beside what the one before
-// gives.
+// residual adds a residual block that is told what is seen, and reads a skip beside what the one before gives.
 func (u *net) residual(name string, out int, skip string) {
 	in, level, more := u.wide, u.deep, []string{"seen"}
 	if u.from == "" {

@@ -92,9 +92,8 @@ const finalGroups = 8
 // netBlocks counts the residual blocks and changes of resolution of so many levels.
 func netBlocks(levels int) int { return 2*levels + levels - 1 + 2 + 3*(levels-1) }
 
-// Diffusion Policy (arXiv:2303.04137), as lerobot has it: a U-Net over the steps of a chunk of actions, told
-// of the level of noise, of states and of what a ResNet and a spatial softmax make of views, of several
-// steps.
+// Diffusion Policy (arXiv:2303.04137), as lerobot has it: a U-Net over the steps of a chunk of actions,
+// told of the level of noise, of states and of what a ResNet and a spatial softmax make of views, of several steps.
 var _ = family.Register(family.Family{ModelType: "diffusion", Paper: "2303.04137", HF: hf.Family{Class: "diffusion",
 	Diffusers: true, Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "state_size",
 		"view_height", "view_width", "backbone_width", "action_channels", "action_kernel", "action_groups",

@@ -157,8 +157,7 @@ func bare(t *grad.Tape, x *grad.Value, eps float64) *grad.Value {
 	return t.Modulate(x, zero, zero, t.ConstI32("dit.one", make([]int32, x.Shape[0])), denoisers.PlainNorm(eps))
 }
 
-// ends gives the actions' directions. The model's time runs from the noise to the actions, so that they
-// point the
+// ends gives the actions' directions. The model's time runs from the noise to the actions, so that they point the
 // other way here.
 func (p *dit) ends(r *block.Rec, env map[string]*grad.Value) {
 	t, n, levels, chunk := r.T, p.width, family.Levels(r.Shape), p.d.Chunk

@@ -14,9 +14,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family/denoisers"
 )
 
-// DreamZero, as NVIDIA's and LoongForge's code have it: Wan's blocks of image to video, causal over
-// blocks of frames, with rows of actions and of states among those of the clip. Both are denoised
-// together.
+// DreamZero, as NVIDIA's and LoongForge's code have it: Wan's blocks of image to video, causal over blocks of frames,
+// with rows of actions and of states among those of the clip. Both are denoised together.
 var _ = family.Register(family.Family{ModelType: "dreamzero", HF: dreamFile(),
 	Build: func(c configs.Model) *family.Model { return newDream(c).model() }})
 

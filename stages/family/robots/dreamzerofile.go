@@ -33,8 +33,7 @@ func dreamFile() hf.Family {
 		}}
 }
 
-// dreamViews counts the views that a file names among its features, where it does not say how many there
-// are.
+// dreamViews counts the views that a file names among its features, where it does not say how many there are.
 func dreamViews(raw hf.Raw) {
 	var in map[string]feature
 	if raw["views"] != nil || json.Unmarshal(raw["input_features"], &in) != nil {

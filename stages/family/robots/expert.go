@@ -16,12 +16,11 @@ const (
 	octoMost   = 5
 )
 
-// The heads of actions that stand behind any vision-language model (policy.expert) are GR00T N1.5's
-// (arXiv:2503.14734) without the transformer of what is seen and told and without rows of the future: the
-// language model has done that work. With flow it draws actions out of noise in 4 steps, as GR00T does;
-// with l1
-// it gives them at once, as OpenVLA-OFT (arXiv:2502.19645) does, and with diffusion it draws them in 20
-// levels of DDPM, as Octo does. What it attends to are the rows of a question, or Octo's readout tokens behind them.
+// The heads of actions that stand behind any vision-language model (policy.expert) are GR00T N1.5's (arXiv:2503.14734)
+// without the transformer of what is seen and told and without rows of the future: the language model has done
+// that work. With flow it draws actions out of noise in 4 steps, as GR00T does; with l1 it gives them at once,
+// as OpenVLA-OFT (arXiv:2502.19645) does, and with diffusion it draws them in 20 levels of DDPM, as Octo does.
+// What it attends to are the rows of a question, or Octo's readout tokens behind them.
 var (
 	_ = family.RegisterHead("flow", func(width int, p *configs.Policy) family.Head {
 		e := newExpert(width, p)

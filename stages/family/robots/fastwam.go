@@ -355,8 +355,7 @@ func (w fastwam) source(name string) family.Source {
 	return s
 }
 
-// initial begins a model that gives nothing, whose layers pass their rows on: as in DiT (arXiv:2212.09748,
-// §3.2).
+// initial begins a model that gives nothing, whose layers pass their rows on: as in DiT (arXiv:2212.09748, §3.2).
 func (w fastwam) initial(name string) family.Start {
 	if strings.HasSuffix(name, "modulation") {
 		width := w.c.Hidden

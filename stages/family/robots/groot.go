@@ -102,8 +102,7 @@ const (
 	grootHead  = grootName + "action_head."
 )
 
-// grootBuckets is in how many steps the time of the noise is told, and grootWaves the cosines and sines of
-// it.
+// grootBuckets is in how many steps the time of the noise is told, and grootWaves the cosines and sines of it.
 const (
 	grootBuckets = 1000
 	grootWaves   = 256

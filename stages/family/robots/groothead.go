@@ -25,8 +25,7 @@ func grootSizes(raw hf.Raw) {
 	}
 }
 
-// writeGroot is the inverse of grootSizes: sizes that are not the published ones are keys of this
-// program's own.
+// writeGroot is the inverse of grootSizes: sizes that are not the published ones are keys of this program's own.
 func writeGroot(m hf.Values, out map[string]any) {
 	for _, key := range []string{"_class_name", "_diffusers_version", "in_channels", "state_size"} {
 		delete(out, key)

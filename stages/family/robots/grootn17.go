@@ -18,8 +18,7 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// GR00T N1.7 (arXiv:2503.14734), as NVIDIA's and lerobot's code have it: the first layers of Qwen3-VL
-// (Cosmos-Reason2)
+// GR00T N1.7 (arXiv:2503.14734), as NVIDIA's and lerobot's code have it: the first layers of Qwen3-VL (Cosmos-Reason2)
 // host GR00T's head of actions, whose layers read words and views by turns.
 var _ = family.Register(family.Family{ModelType: "groot_n1d7", Paper: "2503.14734", Composed: sevenFile(),
 	Build: func(c configs.Model) *family.Model { return newSeven(c) }})
@@ -250,8 +249,8 @@ func sevenRest(d *hf.Decoder, raw, _ map[string]json.RawMessage) {
 	}
 }
 
-// writeSeven writes NVIDIA's file. Settings of another language model than the published one are keys of this
-// program's own.
+// writeSeven writes NVIDIA's file. Settings of another language model than the published one are keys of
+// this program's own.
 func writeSeven(m hf.Values, out map[string]any, put func(string, any)) {
 	_, _, write, _ := towers.Qwen3VL()
 	write(m, out, put)

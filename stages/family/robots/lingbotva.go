@@ -137,8 +137,7 @@ func (w lingBot) model() *family.Model {
 	return m
 }
 
-// embed makes rows of noisy and of clean latents and actions, and of levels and the caption what every layer
-// reads.
+// embed makes rows of noisy and of clean latents and actions, and of levels and the caption what every layer reads.
 func (w lingBot) embed(r *block.Rec, env map[string]*grad.Value) {
 	t, h, f, whole := r.T, w.c.Hidden, w.d.Clip, block.LinearOpts{Bias: true, Rep: true}
 	times := func(of, name string, n int) (temb, mod *grad.Value) {

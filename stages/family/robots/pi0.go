@@ -80,8 +80,7 @@ func (p *pi0) embed(r *block.Rec, env map[string]*grad.Value) {
 	env["x"] = t.Place("residual", r.Linear("model.action_time_mlp_out", a, w, w, whole))
 }
 
-// layer is layer i of the language model's stream and of the expert's, whose states and actions share
-// weights.
+// layer is layer i of the language model's stream and of the expert's, whose states and actions share weights.
 func (p *pi0) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, last, levels := r.T, i == p.c.Layers-1, family.Levels(r.Shape)
 	expert := piStream{name: fmt.Sprintf("%slayers.%d", piExpert, i), width: p.o.Expert, inter: p.o.ExpertInter}

@@ -164,8 +164,7 @@ func (p *pi) see(r *block.Rec, i int, env map[string]*grad.Value) {
 	env["view"] = t.Add(x, t.Place("", h))
 }
 
-// embed makes rows of what is seen and told and rows of noisy actions, and of the level what the expert
-// is told.
+// embed makes rows of what is seen and told and rows of noisy actions, and of the level what the expert is told.
 func (p *pi) embed(r *block.Rec, env map[string]*grad.Value) {
 	t, w, whole := r.T, p.o.Expert, block.LinearOpts{Bias: true, Rep: true}
 	env["text"] = p.prompt(r, env["view"])
@@ -198,8 +197,7 @@ type piStream struct {
 	shared       bool        // its rows may be shared out
 }
 
-// norm is one of a stream's norms: of the language model with weights of its own, of the expert by the
-// level.
+// norm is one of a stream's norms: of the language model with weights of its own, of the expert by the level.
 func (p *pi) norm(r *block.Rec, s *piStream, name string, cond *grad.Value) *grad.Value {
 	t, n := r.T, s.width
 	if cond == nil {

@@ -75,8 +75,7 @@ func viewed(raw hf.Raw) {
 	}
 }
 
-// whole is what policies have that read views whole, chunks of actions as rows of one size, and states as
-// numbers.
+// whole is what policies have that read views whole, chunks of actions as rows of one size, and states as numbers.
 func whole(c configs.Model) *family.Denoiser {
 	k, o := denoisers.Shared.Of(c), policyPart.Of(c)
 	return &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Canvas: true,

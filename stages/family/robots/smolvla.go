@@ -30,10 +30,9 @@ var smolPart = configs.Declare("smolvla", configs.Rules[smolKeys]{Check: func(m 
 	}
 }})
 
-// SmolVLA (arXiv:2506.01844), as lerobot has it: the first layers of SmolVLM, whose rows are what is seen
-// and told and the robot's state, and an expert of actions beside them. In every other layer actions see
-// each other, none after it, and what the language model has; in the others they read its keys and values by
-// projections of their own.
+// SmolVLA (arXiv:2506.01844), as lerobot has it: the first layers of SmolVLM, whose rows are what is seen and told and
+// the robot's state, and an expert of actions beside them. In every other layer actions see each other, none after it,
+// and what the language model has; in the others they read its keys and values by projections of their own.
 var _ = family.Register(family.Family{ModelType: "smolvla", Paper: "2506.01844", HF: smolFile(),
 	Build: func(c configs.Model) *family.Model { return newSmol(c).model() }})
 
@@ -186,8 +185,7 @@ func (p *smol) embed(r *block.Rec, env map[string]*grad.Value) {
 	env["x"] = t.Place("residual", r.Linear("model.action_time_mlp_out", a, w, w, whole))
 }
 
-// prompt makes rows of squares of patches and of words, and declares what the model could say, which nothing
-// reads.
+// prompt makes rows of squares of patches and of words, and declares what the model could say, which nothing reads.
 func (p *smol) prompt(r *block.Rec, view *grad.Value) *grad.Value {
 	t, n, v := r.T, p.c.Hidden, p.d.Sight
 	h := r.LayerNorm(p.tower+"post_layernorm", view, p.o.Hidden, 1e-6)

@@ -356,8 +356,7 @@ func (x *xvla) mask(r *block.Rec, name string, n int) *grad.Value {
 	return r.T.Cast(r.T.Const(name, out))
 }
 
-// embed makes what the transformer reads: actions, what is told and seen, with their places, and the robot's
-// rows.
+// embed makes what the transformer reads: actions, what is told and seen, with their places, and the robot's rows.
 func (x *xvla) embed(r *block.Rec, env map[string]*grad.Value) {
 	t, n, levels, whole := r.T, x.c.Hidden, family.Levels(r.Shape), block.LinearOpts{Bias: true, Rep: true}
 	w := x.d.Width()

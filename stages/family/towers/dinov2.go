@@ -26,8 +26,7 @@ var _ = family.RegisterTower("dinov2",
 			return v
 		}})
 
-// dinov2Names maps logical names to those of published checkpoints, dinov2Modules to layers of
-// transformers 5.
+// dinov2Names maps logical names to those of published checkpoints, dinov2Modules to layers of transformers 5.
 var (
 	dinov2Common = []string{"visual.blocks.", "encoder.layer.", "visual.cls_token", "embeddings.cls_token",
 		"visual.mask_token", "embeddings.mask_token", "visual.pos_embed.weight", "embeddings.position_embeddings",

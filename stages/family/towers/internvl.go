@@ -57,8 +57,7 @@ var besideDecoder = [][2]string{{"vision_tower.vision_model.", "model.vision_tow
 var linearProjector = map[string]string{"projector.norm": "multi_modal_projector.layer_norm",
 	"projector.fc": "multi_modal_projector.linear_"}
 
-// internChatNames maps logical names to those of checkpoints that InternVL's own code wrote (model_type
-// internvl_chat).
+// internChatNames maps logical names to those of checkpoints that InternVL's own code wrote (model_type internvl_chat).
 var internChatNames = strings.NewReplacer("visual.blocks.", "vision_model.encoder.layers.",
 	"visual.cls_token", "vision_model.embeddings.class_embedding", "visual.pos_embed.weight",
 	"vision_model.embeddings.position_embedding", "visual.patch_embed.proj",

@@ -11,9 +11,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// LLaVA: the patches of an inner layer of a tower (CLIP's, SigLIP's, DINOv2's), two linear layers, and a
-// decoder of another family. Names are those of transformers 5; older checkpoints have the tower below
-// vision_model.
+// LLaVA: the patches of an inner layer of a tower (CLIP's, SigLIP's, DINOv2's), two linear layers, and a decoder of
+// another family. Names are those of transformers 5; older checkpoints have the tower below vision_model.
 var _ = family.Register(family.Family{ModelType: "llava", Paper: "2304.08485, 2310.03744", Composed: llavaConfig,
 	Build: func(c configs.Model) *family.Model {
 		m := family.ComposedModel("llava", c, "vision_tower.", linearProjector, decoderSource(c))

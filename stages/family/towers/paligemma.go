@@ -8,8 +8,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// PaliGemma (arXiv:2407.07726): SigLIP's tower, one linear layer, and Gemma, in which what is seen and
-// asked sees each
+// PaliGemma (arXiv:2407.07726): SigLIP's tower, one linear layer, and Gemma, in which what is seen and asked sees each
 // other both ways. Names are those of transformers; its newer files, and lerobot's of Pi0-FAST, have others.
 var _ = family.Register(family.Family{ModelType: "paligemma", Paper: "2407.07726",
 	Composed: &hf.Composed{Class: "PaliGemmaForConditionalGeneration", Text: "gemma", Vision: map[string]string{

@@ -12,8 +12,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Qwen2.5-VL: Qwen2-VL with RMS norms, SwiGLU, and attention within windows in all but a few layers of the
-// tower.
+// Qwen2.5-VL: Qwen2-VL with RMS norms, SwiGLU, and attention within windows in all but a few layers of the tower.
 var _ = family.Register(family.Family{ModelType: "qwen2_5_vl", Paper: "2502.13923",
 	Composed: &hf.Composed{Class: "Qwen2_5_VLForConditionalGeneration", Text: "qwen2",
 		EitherTies: true, Vision: map[string]string{"spatial_merge_size": "merge",
@@ -64,8 +63,7 @@ type windowKeys struct {
 
 var windows = configs.Declare("windows of a tower", configs.Rules[windowKeys]{})
 
-// checkWindows refuses windows that are no whole number of merged patches, and layers that do not
-// exist.
+// checkWindows refuses windows that are no whole number of merged patches, and layers that do not exist.
 func checkWindows(m configs.Model, fault configs.Report) {
 	k, side := windows.Of(m), m.Vision.Patch*m.Vision.Merge
 	if k.Window == 0 || k.Window%side != 0 {

@@ -30,9 +30,8 @@ var (
 		"temporal_patch_size": "2", "patch_size": "16"}
 )
 
-// Qwen3VL is what families have in common that put something behind Qwen3-VL: how files say its
-// vision_config, and the
-// model, whose parameters text finds where they are the decoder's.
+// Qwen3VL is what families have in common that put something behind Qwen3-VL: how files say its vision_config,
+// and the model, whose parameters text finds where they are the decoder's.
 func Qwen3VL() (keys, preset map[string]string, write func(m hf.Values, out map[string]any, put func(string, any)),
 	build func(name string, c configs.Model, text func(string) family.Source) *family.Model) {
 	return qwen3VisionKeys, qwen3VisionPreset, writeQwen3VL, qwen3VL
@@ -84,8 +83,7 @@ type TableKeys struct {
 // Table is what models say of the tower's table of positions.
 var Table = configs.Declare("tower's table of positions", configs.Rules[TableKeys]{})
 
-// checkTable refuses a table of positions that is no square, because it is interpolated as a square
-// grid.
+// checkTable refuses a table of positions that is no square, because it is interpolated as a square grid.
 func checkTable(m configs.Model, fault configs.Report) {
 	n := Table.Of(m).Rows
 	if side := int(math.Sqrt(float64(n))); n == 0 || side*side != n {

@@ -8,9 +8,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Qwen3-VL with experts: the tower of Qwen3-VL before the decoder of Qwen3-MoE, whose experts' weights add
-// up to 1. Published checkpoints have all experts of a layer in one tensor, as [in out]; transformers 5
-// writes [out in].
+// Qwen3-VL with experts: the tower of Qwen3-VL before the decoder of Qwen3-MoE, whose experts' weights add up to 1.
+// Published checkpoints have all experts of a layer in one tensor, as [in out]; transformers 5 writes [out in].
 var _ = family.Register(family.Family{ModelType: "qwen3_vl_moe", Paper: "2511.21631", Composed: &hf.Composed{
 	Class: "Qwen3VLMoeForConditionalGeneration", Text: "qwen3_moe", Vision: qwen3VisionKeys, Preset: qwen3VisionPreset,
 	Rest: func(d *hf.Decoder, _, _ map[string]json.RawMessage) { d.Set("norm_topk_prob", "true") },

@@ -53,8 +53,8 @@ func chain(n int) string {
 	return b.String()
 }
 
-// soon fails where f takes far longer than it should: tenths of a second, where all ways that there are would
-// take years.
+// soon fails where f takes far longer than it should: tenths of a second, where all ways that there are
+// would take years.
 func soon(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan struct{})

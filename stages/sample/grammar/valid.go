@@ -100,8 +100,8 @@ func (v *Validator) check(s any, at string, depth int) error {
 	return nil
 }
 
-// checkRef refuses a $ref that leads nowhere, or back to itself, and checks what it leads to, which may lie where no
-// schemas are.
+// checkRef refuses a $ref that leads nowhere, or back to itself, and checks what it leads to, which may lie where
+// no schemas are.
 func (v *Validator) checkRef(x any, here string) error {
 	path, _ := x.(string)
 	part := v.part(path)

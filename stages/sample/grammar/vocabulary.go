@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Vocabulary is the bytes that tokens add to a text, in order, so that what many begin with is followed once. It
-// is immutable.
+// Vocabulary is the bytes that tokens add to a text, in order, so that what many begin with is followed once.
+// It is immutable.
 type Vocabulary struct {
 	size  int
 	lists [2]*spelled // of the first token of a text, and of others
@@ -25,8 +25,7 @@ type spelling struct {
 	b  []byte
 }
 
-// NewVocabulary takes the bytes of each token, nil for one that no text has, as the first of a text and behind
-// others.
+// NewVocabulary takes the bytes of each token, nil for one that no text has, as the first of a text and behind others.
 func NewVocabulary(first, other [][]byte) *Vocabulary {
 	v := &Vocabulary{size: len(other)}
 	v.lists[1] = spell(other)

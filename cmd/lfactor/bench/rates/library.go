@@ -49,9 +49,8 @@ print(json.dumps({"name": "numpy " + np.__version__ + blas, "flops": best}))
 // libraryTime bounds the measurement, numpy's start included.
 const libraryTime = time.Minute
 
-// MeasureLibrary times numpy in the given Python, with so many threads. Where LFACTOR_CPU holds this program to
-// AVX2, OpenBLAS is held to it too. A Python that was asked for by name must have numpy; else Why says what
-// is missing.
+// MeasureLibrary times numpy in the given Python, with so many threads. Where LFACTOR_CPU holds this program to AVX2,
+// OpenBLAS is held to it too. A Python that was asked for by name must have numpy; else Why says what is missing.
 func MeasureLibrary(python string, asked bool, threads int) (*Library, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), libraryTime)
 	defer cancel()

@@ -68,9 +68,8 @@ func latentHeads(k *kernelSet, name string, n int) {
 	denseAttention(k, "latent heads", name, n, denseHeads, latentStill+latentTurning, latentStill)
 }
 
-// denseAttention adds attention of a block of queries in the middle of n keys, which stands for the
-// average over a long sequence. g, d and e are the heads of the keys, the width of keys, and that
-// of values.
+// denseAttention adds attention of a block of queries in the middle of n keys, which stands for the average over a long
+// sequence. g, d and e are the heads of the keys, the width of keys, and that of values.
 func denseAttention(k *kernelSet, what, name string, n, g, d, e int) {
 	const t = middleQueries
 	s := (n + t) / 2

@@ -113,9 +113,8 @@ func EventMesh(ranks int) (topology.Mesh, error) {
 	return topology.Grid(pp, ranks/(8*pp), 8), nil
 }
 
-// Events times steps of a described model on a mesh, by turns with a bare heap: on one processor, on all, and
-// folded. The first turn, which is not counted, goes through all events in one queue too, and all must be the
-// same.
+// Events times steps of a described model on a mesh, by turns with a bare heap: on one processor, on all, and folded.
+// The first turn, which is not counted, goes through all events in one queue too, and all must be the same.
 func Events(mesh topology.Mesh, runs int, see See) (EventRate, error) {
 	out := EventRate{Ranks: mesh.Size(), Mesh: fmt.Sprintf("tp%d pp%d dp%d", mesh.Len(topology.TP),
 		mesh.Len(topology.PP), mesh.Replicas())}
@@ -200,8 +199,7 @@ func eventStep(l *sim.Layout, cores int, o sim.Options) (r *sim.Result, wall, cp
 	return
 }
 
-// describedStep is a step of interleaved pipelines whose passes have two all-reduces over tensor
-// parallelism.
+// describedStep is a step of interleaved pipelines whose passes have two all-reduces over tensor parallelism.
 func describedStep(mesh topology.Mesh) (*sim.Description, error) {
 	p, err := schedule.Build("interleaved", schedule.Shape{Ranks: mesh.Len(topology.PP), Micro: 16, Loops: 2})
 	if err != nil {

@@ -222,8 +222,7 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 	return res, report, s.profiled(prof, peaks, &res, &report)
 }
 
-// profiled writes the profile, where one is wanted, beside what the device can do; none is known where it is
-// 0.
+// profiled writes the profile, where one is wanted, beside what the device can do; none is known where it is 0.
 func (s *Step) profiled(p *profiler.Profiler, peaks kernels.Peaks, res *StepResult,
 	report *profiler.ProfileReport) (err error) {
 	if p == nil {

@@ -44,9 +44,8 @@ type reply struct {
 	} `json:"error"`
 }
 
-// Start begins a browser, which ends with the test. The test is skipped where there is no chromium. Names
-// of hosts are looked up as
-// rules say, as in "MAP evil.example 127.0.0.1".
+// Start begins a browser, which ends with the test. The test is skipped where there is no chromium.
+// Names of hosts are looked up as rules say, as in "MAP evil.example 127.0.0.1".
 func Start(t testing.TB, rules string) *Browser {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
