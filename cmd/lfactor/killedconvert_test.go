@@ -29,7 +29,7 @@ func TestKilledConversion(t *testing.T) {
 		require.NoError(t, w.WriteTensor(info.Name, bytes.Repeat([]byte{byte(i + 1), 2, 3, 60}, int(n/4))))
 	}
 	require.NoError(t, w.Commit())
-	require.NoError(t, os.WriteFile(filepath.Join(src, "config.json"), []byte(`{"model_type": "llama"}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(src, "config.json"), []byte(`{"model_type": "own"}`), 0o600))
 	args := func(dst string) []string {
 		return []string{"ckpt", "convert", "src", dst, "--no-probe", "--shard-size", "40MB", "--dtype", "f32"}
 	}
@@ -95,7 +95,7 @@ func TestOverwrittenConversion(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.WriteTensor("a.weight", make([]byte, 16)))
 	require.NoError(t, w.Commit())
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "src", "config.json"), []byte(`{"model_type": "llama"}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "src", "config.json"), []byte(`{"model_type": "own"}`), 0o600))
 	dst := filepath.Join(dir, "dst")
 	require.NoError(t, os.MkdirAll(filepath.Join(dst, "below"), 0o700))
 	require.NoError(t, os.WriteFile(checkpoint.JournalPath(dst), []byte("lfactor-conversion-1 another -\n"), 0o600))

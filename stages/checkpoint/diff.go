@@ -83,7 +83,7 @@ func diffTypes(a, b Source, t, u Info) (Difference, error) {
 		if x.DType == d {
 			return src
 		}
-		c := &cast{Source: src, to: d, from: map[string]Info{x.Name: *x}}
+		c := &cast{Source: src, loose: true, to: map[string]DType{x.Name: d}, from: map[string]Info{x.Name: *x}}
 		x.DType, x.Bytes = d, x.Bytes/int64(x.DType.Bits())*int64(d.Bits())
 		return c
 	}

@@ -122,3 +122,26 @@ func mergedAsPEFT(t *testing.T, dir string) error {
 	}
 	return nil
 }
+
+// TestInFull: a model whose class keeps the corrections of its router in float32 keeps them so in a bfloat16 copy.
+func TestInFull(t *testing.T) {
+	const dir = "../family/testdata/deepseek-v3"
+	dst := filepath.Join(t.TempDir(), "half")
+	require.NoError(t, Whole(dir))
+	require.NoError(t, Rewrite(dir, "", dst, Form{DType: "bf16"}))
+	src, err := checkpoint.OpenDir(dst)
+	require.NoError(t, err)
+	defer src.Close()
+	full := 0
+	for _, x := range src.Tensors() {
+		want := checkpoint.BF16
+		if strings.Contains(x.Name, "e_score_correction_bias") || strings.HasSuffix(x.Name, "gate.weight") {
+			want = checkpoint.F32
+			full++
+		}
+		require.Equal(t, want, x.DType, x.Name)
+	}
+	require.NotZero(t, full)
+	require.Equal(t, []string{"norm"}, InFull("../family/testdata/gpt-oss", "f16"))
+	require.Empty(t, InFull("../family/testdata/gpt-oss", "bf16"))
+}

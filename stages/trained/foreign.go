@@ -118,7 +118,7 @@ func WriteFolder(dst string, src checkpoint.Source, sides string, f Form) error 
 			return err
 		}
 	}
-	return checkpoint.BuildDir(f.Journal, dst, src, f.shard())
+	return checkpoint.BuildDir(f.Journal, dst, checkpoint.Finite(src), f.shard())
 }
 
 // retype makes a config.json name a type of weights.

@@ -70,7 +70,7 @@ func Rewrite(dir, adapter, dst string, f Form) error {
 		f.DType = ownType(dir)
 	}
 	if f.DType != "" {
-		cast, err := checkpoint.Cast(src, f.DType)
+		cast, err := checkpoint.Cast(src, f.DType, InFull(dir, f.DType)...)
 		if err != nil {
 			return err
 		}
@@ -138,6 +138,9 @@ func Merge(adapter, base, dst string, f Form) error {
 			return exit.Usagef("the base model of %s: %s; or name it by --base", adapter, hint)
 		}
 		return exit.Usagef("the base model of %s, %s, is not here: name it by --base", adapter, base)
+	}
+	if err := Whole(dir); err != nil {
+		return err
 	}
 	return Rewrite(dir, adapter, dst, f)
 }

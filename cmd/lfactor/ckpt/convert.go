@@ -187,6 +187,11 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 // convert makes dst of src, whatever the two are: by way of a Hugging Face directory, unless one of them is
 // one.
 func (o *conversion) convert(c *cobra.Command, src, dst string) error {
+	if folder(src) && !foreign(src) && !quant.IsAdapter(src) {
+		if err := trained.Whole(src); err != nil {
+			return err
+		}
+	}
 	if o.upcycle != 0 {
 		if err := trained.Upcycle(src, dst, o.upcycle, o.each, o.seed); err != nil {
 			return fmt.Errorf("upcycling %s: %w", src, err)
@@ -282,7 +287,7 @@ func (o *conversion) fromTorch(path, dst, dtype string) error {
 		fmt.Fprintf(os.Stderr, "note: %s: %v\n", path, d)
 	}
 	if dtype != "" {
-		if named, err = checkpoint.Cast(named, dtype); err != nil {
+		if named, err = checkpoint.Cast(named, dtype, trained.InFull(sides, dtype)...); err != nil {
 			return err
 		}
 	}
@@ -330,9 +335,9 @@ func (o *conversion) from(dir, dst string) error {
 		return err
 	}
 	defer files.Close()
-	var src checkpoint.Source = files
+	src := checkpoint.Finite(files)
 	if o.dtype != "" {
-		if src, err = checkpoint.Cast(src, o.dtype); err != nil {
+		if src, err = checkpoint.Cast(src, o.dtype, trained.InFull(dir, o.dtype)...); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ func Import(j *checkpoint.Journal, path, dir, dtype string, shardBytes int64) er
 	if err := m.Sides(dir, checkpoint.DType(strings.ToUpper(dtype))); err != nil {
 		return err
 	}
-	return checkpoint.BuildDir(j, dir, src, shardBytes)
+	return checkpoint.BuildDir(j, dir, checkpoint.Finite(src), shardBytes)
 }
 
 // Sides writes config.json and the tokenizer's files into a directory that is there, for weights of a type,
