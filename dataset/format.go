@@ -107,7 +107,8 @@ type Format struct {
 	// Blend returns the sources that a path blends and their shares, which add up to 1. nil for formats of one source.
 	Blend func(path string, o Options) ([]Weighted, error)
 	// Write puts documents into a directory. Open, given the path and the options it returns, finds the same
-	// ones again: the format's claim, which a test holds it to.
+	// ones again: the format's claim, which a test holds it to. nil for a format without a place for all that
+	// documents of its kind may have.
 	Write func(dir string, docs []Document) (path string, o Options, err error)
 }
 

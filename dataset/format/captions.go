@@ -166,6 +166,13 @@ func SplitImages(joined []byte) (images [][]byte, caption string, err error) {
 	return images, string(joined), err
 }
 
+// The key of captions unless a run names another one, and what diffusers' examples call it, which is read where there
+// is no other.
+const (
+	captionKey = "caption"
+	textKey    = "text"
+)
+
 // caption is a sample's text: that of its txt, or of a key of its JSON.
 func (c *CaptionEncoder) caption(d *dataset.Document) (string, error) {
 	if text, ok := d.Part("txt"); ok {
@@ -179,10 +186,13 @@ func (c *CaptionEncoder) caption(d *dataset.Document) (string, error) {
 	if err := json.Unmarshal(raw, &keys); err != nil {
 		return "", fmt.Errorf("json: %w", err)
 	}
+	if keys[c.Key] == nil && c.Key == captionKey {
+		c = &CaptionEncoder{Key: textKey}
+	}
 	var text string
 	if keys[c.Key] == nil || json.Unmarshal(keys[c.Key], &text) != nil {
-		return "", fmt.Errorf("json has no caption: %q is no text in it; diffusion.caption_key names its key",
-			c.Key)
+		return "", fmt.Errorf("json has no caption: %q is no text in it%s; diffusion.caption_key names its key",
+			c.Key, itsKeys(keys))
 	}
 	return strings.TrimSpace(text), nil
 }
