@@ -22,6 +22,7 @@ import (
 // asked is what a head is started with.
 type asked struct {
 	dir, listen, restore string
+	above                int64
 	program, version     string // lfactor, which agents run, and its version
 }
 
@@ -33,6 +34,7 @@ func command() *cobra.Command {
 	f.StringVar(&a.dir, "dir", "", "the head's directory")
 	f.StringVar(&a.listen, "listen", "127.0.0.1:0", "address to listen at")
 	f.StringVar(&a.restore, "restore", "", "backup whose state the head in --dir starts with the next time")
+	f.Int64Var(&a.above, "above", 0, "with --restore: the newest term that any head has begun")
 	f.StringVar(&a.program, "program", "", "the lfactor that agents run")
 	f.StringVar(&a.version, "program-version", "", "its version")
 	c.RunE = func(c *cobra.Command, _ []string) error { return a.serve(c.Context()) }
@@ -68,7 +70,7 @@ func (a *asked) restored() error {
 	if err != nil {
 		return err
 	}
-	if err := etcd.Restore(a.restore, seats.Store(a.dir)); err != nil {
+	if err := etcd.Restore(a.restore, seats.Store(a.dir), a.above); err != nil {
 		return exit.With(err, exit.Corrupt)
 	}
 	return nil

@@ -149,7 +149,7 @@ func (h *Head) carryOut(e decide.Effect) {
 	case decide.Revive:
 		go h.revive(e.Host)
 	case decide.Revoked:
-		if err := h.id.Revoke(e.Serials); err != nil {
+		if err := errors.Join(h.id.Revoke(e.Serials), keepRemoved(h.o.Dir, e.Removed)); err != nil {
 			h.logf("! the list of revoked certificates: %v", err)
 		}
 	case decide.Tell:
@@ -270,6 +270,9 @@ func (h *Head) restore() error {
 	o := decide.Options{Term: h.term.Number(), Binary: h.o.Binary, Version: h.o.Version, Fill: machine.Fillable}
 	if h.touched != nil {
 		o.Aside, o.Touch = h.touched.aside(), h.touched.touch
+	}
+	if h.id != nil {
+		o.Known = decide.Revoked{Serials: h.id.Gone(), Removed: knownRemoved(h.o.Dir)}
 	}
 	m, enrolled, err := decide.Load(o, h.term)
 	if err != nil {

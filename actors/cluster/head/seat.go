@@ -252,6 +252,10 @@ func (s *holder) lead(ctx context.Context) error {
 		return nil // it was another's turn meanwhile
 	}
 	defer term.End()
+	term, err = newSealed(term, s.ca)
+	if err != nil {
+		return err
+	}
 	h := s.head(term)
 	go h.write()
 	defer func() {

@@ -10,6 +10,10 @@ package store
 import (
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 )
 
 // ErrOver is returned where another head leads by now.
@@ -82,6 +86,23 @@ type Options struct {
 	Identity string
 	Owner    string          // the name in the certificates of all members
 	Ended    <-chan struct{} // closed when nobody waits for the store any more; may be nil
+}
+
+// TermFile is a file beside a member's data with the number of the newest term that it has begun: a state that
+// is restored begins behind it.
+const TermFile = "term"
+
+// LastTerm is the newest term that a member with its data in dir has begun; 0 where none is known.
+func LastTerm(dir string) int64 {
+	text, err := os.ReadFile(filepath.Join(dir, TermFile))
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // Limits of one commit. A head puts less into one, and refuses a job that would not go into one alone.

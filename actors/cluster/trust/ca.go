@@ -3,6 +3,7 @@ package trust
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -80,6 +81,15 @@ func serial() *big.Int {
 	_, _ = rand.Read(b[:]) // never fails: the runtime ends the process instead
 	b[0] &= 0x7f
 	return new(big.Int).SetBytes(b[:])
+}
+
+// Derive makes a secret of so many bytes of the authority's key, for a purpose.
+func (a *CA) Derive(purpose string, n int) ([]byte, error) {
+	key, err := a.key.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	return hkdf.Key(sha256.New, key, nil, purpose, n)
 }
 
 // Hash names the authority: hexadecimal SHA-256 of its certificate.

@@ -123,6 +123,13 @@ func (i *Identity) Revoked(c *x509.Certificate) bool {
 	return slices.Contains(i.gone, Serial(c))
 }
 
+// Gone are the serial numbers that are revoked, as they are known.
+func (i *Identity) Gone() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.gone)
+}
+
 // Serial is a certificate's serial number in hexadecimal digits.
 func Serial(c *x509.Certificate) string { return c.SerialNumber.Text(16) }
 

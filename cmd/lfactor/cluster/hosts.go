@@ -161,11 +161,11 @@ func restore() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := deploy.Restore(cl, args[0]); err != nil {
+		if err := deploy.Restore(c.Context(), cl, args[0]); err != nil {
 			return err
 		}
 		return cli.Emit(c, map[string]any{"restored": cl.Name}, func(w io.Writer) {
-			fmt.Fprintf(w, "cluster %s has the state of %s; its head starts with it\n", cl.Name, args[0])
+			fmt.Fprintf(w, "cluster %s has the state of %s; its heads serve it\n", cl.Name, args[0])
 		})
 	}
 	return c

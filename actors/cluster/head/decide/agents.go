@@ -404,6 +404,7 @@ func (in Remove) apply(h *Head) {
 	}
 	h.put(keyRevoked+a.Serial, a.Name)
 	h.write(keyMembers+a.Name, nil)
+	h.isRemoved(keyMembers + a.Name)
 	h.order(a, control.Message{Kind: control.Quit, Code: 1})
 	delete(h.agents, a.Name)
 	h.tellHosts()
@@ -442,5 +443,6 @@ func (h *Head) enter(name, serial string) *agent {
 	}
 	h.agents[name] = a
 	h.keep(a)
+	h.isThere(keyMembers + name)
 	return a
 }

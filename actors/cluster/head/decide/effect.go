@@ -45,8 +45,12 @@ type Wake struct {
 // Revive asks for a look whether the agent of a host runs, if it is the driver's to start again.
 type Revive struct{ Host string }
 
-// Revoked is the list of certificates that count no more, by their serial numbers.
-type Revoked struct{ Serials []string }
+// Revoked is the list of certificates that count no more, by their serial numbers, and of users and hosts that
+// were removed, by their keys in the store, with the times.
+type Revoked struct {
+	Serials []string
+	Removed map[string]time.Time
+}
 
 // Tell makes an event known: it is in the store.
 type Tell struct{ Event Event }

@@ -3,7 +3,6 @@ package decide
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -19,6 +18,8 @@ type Options struct {
 	Fill func(int64) int64
 	// Aside says of keys of the store why they are not to be read: they have ended heads before.
 	Aside map[string]string
+	// Known is what this head knew was revoked and removed, whatever the store says: a backup may be older.
+	Known Revoked
 	// Touch hears which stored thing is worked on, "" for none any more; may be nil.
 	Touch func(key string)
 }
@@ -35,6 +36,8 @@ type Head struct {
 	epoch   int64
 	events  []Event
 	revoked []string
+	removed map[string]time.Time // users and hosts, by their keys, when they were
+	late    []string             // keys of what a backup has brought back, and of what it has forgotten
 	users   map[string]User
 	tokens  map[string]Ticket // by the hash of their secrets
 	refused map[string]string // why agents were refused last, by their hosts
@@ -75,7 +78,7 @@ type Lister interface {
 // whether the first members have been taken already.
 func Load(o Options, from Lister) (h *Head, enrolled bool, err error) {
 	h = &Head{o: o, agents: map[string]*agent{}, jobs: map[string]*Job{}, tokens: map[string]Ticket{},
-		refused: map[string]string{}, users: map[string]User{}, epoch: o.Term}
+		refused: map[string]string{}, users: map[string]User{}, removed: map[string]time.Time{}, epoch: o.Term}
 	read := func(prefix string, see func(key string, value []byte) error) {
 		if err != nil {
 			return
@@ -115,6 +118,8 @@ func Load(o Options, from Lister) (h *Head, enrolled bool, err error) {
 		enrolled = enrolled || k == ""
 		return nil
 	})
+	read(keyRemoved, each(func(k string, at time.Time) error { h.removed[k] = at; return nil }))
+	h.remember(o.Known)
 	h.touch("")
 	return h, enrolled, err
 }
@@ -237,8 +242,9 @@ type Begin struct{ Text string }
 // processes count as lost.
 func (in Begin) apply(h *Head) {
 	h.setAside()
+	h.settleRemoved()
 	h.event(Event{Kind: "head", Text: in.Text})
-	h.say(Revoked{slices.Clone(h.revoked)})
+	h.say(h.revocations())
 	for _, a := range h.inOrder() {
 		a.since = h.now
 		h.lose(a, returning, "it did not come back to the new head")

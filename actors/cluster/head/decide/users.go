@@ -90,6 +90,7 @@ func (in AddUser) apply(h *Head) {
 	}
 	h.users[in.Name] = u
 	h.put(keyUsers+in.Name, u)
+	h.isThere(keyUsers + in.Name)
 	h.say(Answer{Ask: in.Ask})
 }
 
@@ -111,6 +112,7 @@ func (in DropUser) apply(h *Head) {
 	}
 	delete(h.users, in.Name)
 	h.write(keyUsers+in.Name, nil)
+	h.isRemoved(keyUsers + in.Name)
 	for _, serial := range u.Serials {
 		h.put(keyRevoked+serial, in.Name)
 	}
@@ -122,7 +124,7 @@ func (in DropUser) apply(h *Head) {
 // revoke tells everybody of certificates that count no more.
 func (h *Head) revoke(serials ...string) {
 	h.revoked = append(h.revoked, serials...)
-	h.say(Revoked{slices.Clone(h.revoked)})
+	h.say(h.revocations())
 	for _, other := range h.inOrder() {
 		h.order(other, control.Message{Kind: control.Revoke, Revoked: slices.Clone(h.revoked)})
 	}

@@ -36,6 +36,7 @@ type member struct {
 	e      *embed.Etcd
 	c      *clientv3.Client
 	served <-chan struct{}
+	dir    string // where its term is written down
 }
 
 // The one member. It advertises a peer address that nobody has, since there are no peers: an address of
@@ -134,7 +135,7 @@ func Open(o store.Options) (store.Store, error) {
 		return nil, fmt.Errorf("the cluster's state in %s does not open within %v: is the disk full or "+
 			"stalled? %s has etcd's own words", o.Dir, startLimit, o.Log)
 	}
-	return &member{e: e, c: v3client.New(e.Server), served: e.Server.StopNotify()}, mark(o)
+	return &member{dir: o.Dir, e: e, c: v3client.New(e.Server), served: e.Server.StopNotify()}, mark(o)
 }
 
 // begun is a file beside etcd's data that says that this member has had some.

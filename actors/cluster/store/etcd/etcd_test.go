@@ -144,7 +144,7 @@ func TestThree(t *testing.T) {
 	put(t, term, "a", "3")
 	for i, s := range stores {
 		s.Close()
-		require.NoError(t, Restore(file, all[i]))
+		require.NoError(t, Restore(file, all[i], 0))
 	}
 	stores = openAll(t, all)
 	_, term = leaderOf(t, stores)
@@ -219,12 +219,53 @@ func TestRestore(t *testing.T) {
 	for _, bad := range [][]byte{nil, []byte("x"), text[:len(text)/2],
 		append([]byte{text[0] ^ 1}, text[1:]...)} {
 		require.NoError(t, os.WriteFile(file+".bad", bad, 0o600))
-		require.ErrorContains(t, Restore(file+".bad", o), "not a backup of a cluster")
+		require.ErrorContains(t, Restore(file+".bad", o, 0), "not a backup of a cluster")
 	}
-	require.NoError(t, Restore(file, o))
+	require.NoError(t, Restore(file, o, 0))
 	st, s = leading(t, o)
 	defer st.Close()
 	require.Equal(t, "1", get(t, s, "a"))
 	next := put(t, s, "a", "3")
 	require.Greater(t, next, later)
+}
+
+// TestRestoreTwice: whichever way a backup, bad ones and crashes follow each other, terms only grow, the last good
+// restore counts, and one replaced state is kept.
+func TestRestoreTwice(t *testing.T) {
+	dir := t.TempDir()
+	o := store.Options{Dir: dir, Log: filepath.Join(dir, "etcd.log")}
+	st, s := leading(t, o)
+	put(t, s, "a", "1")
+	file := filepath.Join(dir, "backup")
+	f, err := os.Create(file)
+	require.NoError(t, err)
+	require.NoError(t, s.Backup(f))
+	require.NoError(t, f.Close())
+	require.NoError(t, os.WriteFile(file+".bad", []byte("x"), 0o600))
+	last := s.Number()
+	require.Equal(t, last, store.LastTerm(dir))
+	for n, orders := range []string{"g", "g", "gb", "bgb", "gg", "x", "gx", "gbx", "xg", "b"} {
+		put(t, s, "a", "later")
+		st.Close()
+		want := "later"
+		for _, order := range orders {
+			switch order {
+			case 'g':
+				require.NoError(t, Restore(file, o, store.LastTerm(dir)))
+				want = "1"
+			case 'b':
+				require.Error(t, Restore(file+".bad", o, store.LastTerm(dir)))
+			case 'x': // it ended in the middle of a restore
+				require.NoError(t, os.MkdirAll(filepath.Join(dir, restored+".new", "member"), 0o700))
+			}
+		}
+		st, s = leading(t, o)
+		require.Equal(t, want, get(t, s, "a"), "%d: %s", n, orders)
+		require.Greater(t, s.Number(), last, "%d: %s", n, orders)
+		last = s.Number()
+		kept, err := filepath.Glob(filepath.Join(dir, "etcd-before-*"))
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(kept), 1)
+	}
+	st.Close()
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -38,6 +41,10 @@ func (s *member) Lead(name string) (store.Term, error) {
 		return nil, fmt.Errorf("beginning to lead: %w", err)
 	}
 	t.number = r.Header.Revision
+	last := []byte(strconv.FormatInt(t.number, 10))
+	if err := os.WriteFile(filepath.Join(s.dir, store.TermFile), last, 0o600); err != nil && s.e.Server.Logger() != nil {
+		s.e.Server.Logger().Warn("the term is not written down: " + err.Error()) // a full disk ends no head
+	}
 	return t, nil
 }
 
