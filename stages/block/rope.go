@@ -88,6 +88,16 @@ func (r *Rope) Check() error {
 		"yarn, longrope", r.Type)
 }
 
+// Edge is the length beyond which dynamic and longrope positions of a sequence change, 0 for other types and where Length
+// is beyond it already.
+func (r *Rope) Edge() int {
+	edge := map[string]int{"dynamic": r.Max, "longrope": r.Original}[r.Type]
+	if r.Length > edge {
+		return 0
+	}
+	return edge
+}
+
 // Inverse gives the Dim/2 inverse frequencies and the factor on cos and sin, in float32 as transformers computes them.
 func (r *Rope) Inverse() (inv []float32, scale float64) {
 	inv, scale = make([]float32, r.Dim/2), 1

@@ -164,6 +164,9 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 		o.Context = o.Pages * PageRows
 	}
 	o.Context = min(o.Context, o.Pages*PageRows)
+	if edge := g.m.Spec.Rope.Edge(); edge > 0 { // texts of a batch share one table, which is that of shorter ones
+		o.Context = min(o.Context, edge)
+	}
 	if err := drawsText(g); err != nil {
 		return nil, err
 	}
@@ -224,7 +227,11 @@ func (e *Engine) Submit(r *Request) error {
 	case r.Began < 0 || r.Began >= n:
 		return fmt.Errorf("the prompt has %d tokens, of which %d are the answer's", n, r.Began)
 	case n >= e.o.Context:
-		return fmt.Errorf("the prompt has %d tokens, and with its answer a text has at most %d", n, e.o.Context)
+		why := ""
+		if e.o.Context == e.g.m.Spec.Rope.Edge() {
+			why = ", where the positions of " + e.g.m.Spec.Rope.Type + " change: `lfactor sample` goes on"
+		}
+		return fmt.Errorf("the prompt has %d tokens, and with its answer a text has at most %d%s", n, e.o.Context, why)
 	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= e.g.m.Spec.Vocab {

@@ -2,6 +2,7 @@ package sample
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -47,6 +48,9 @@ func (g *Generator) whole(ids, targets, positions, cu []int32, rec block.Rec, wa
 	g.Reset()
 	n := len(ids)
 	rec.Shape, rec.Lora = block.Shape{Rows: n}, g.lora
+	if rec.Logits || rec.States { // others are of a training, whose positions are those of its length
+		defer g.lengthen(int(slices.Max(positions)) + 1)()
+	}
 	tr := g.m.Record(g.options(), rec, family.Stage{To: len(g.m.Blocks)})
 	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, n), "targets": tensor.Of(tensor.I32, targets, n),
 		"positions": tensor.Of(tensor.I32, positions, n), "cu_seqlens": tensor.Of(tensor.I32, cu, len(cu)),

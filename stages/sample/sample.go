@@ -3,6 +3,7 @@ package sample
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -18,7 +19,8 @@ type Generator struct {
 	run   *grad.Runner
 	dtype tensor.DType
 	past  int
-	next  int32 // the position after the last token, where images take fewer positions than tokens
+	fed   []int32 // the tokens of past, of a model whose positions depend on the length
+	next  int32   // the position after the last token, where images take fewer positions than tokens
 	cache map[string]*tensor.Tensor
 	sums  map[string]int         // ranks along mesh axes in whose order sums are taken
 	uncut func(name string) bool // sums of which parameters have no parts
@@ -119,7 +121,16 @@ func (g *Generator) Reset() {
 		t.Release()
 		delete(g.cache, k)
 	}
-	g.past, g.next = 0, 0
+	g.past, g.next, g.fed = 0, 0, nil
+}
+
+// lengthen has positions that depend on the length of a sequence follow one of n tokens, until the function that it gives
+// is called: as transformers' dynamic_rope_update does in every forward pass.
+func (g *Generator) lengthen(n int) func() {
+	s := &g.m.Spec
+	before, local := s.Rope.Length, s.LocalRope.Length
+	s.Rope.Length, s.LocalRope.Length = n, n
+	return func() { s.Rope.Length, s.LocalRope.Length = before, local }
 }
 
 // Close gives the parameters and the cache back.
@@ -157,6 +168,17 @@ func (g *Generator) States(tokens []int32, pics family.Images) ([]float32, error
 // feed runs the model on tokens and gives what it makes under a name; further results are kept for the next tokens.
 func (g *Generator) feed(tokens []int32, pics family.Images, rec block.Rec, want string) ([]float32, error) {
 	n := len(tokens)
+	if r := g.m.Spec.Rope; r.Type == "longrope" && len(pics.Grids) == 0 {
+		if long := g.past+n > r.Original; long && g.past > 0 && g.past <= r.Original { // all keys turn by the long factors now
+			all := slices.Concat(g.fed, tokens)
+			g.Reset()
+			rec.Past = 0
+			out, err := g.feed(all, pics, rec, want)
+			return out[len(out)/len(all)*(len(all)-n):], err
+		}
+		g.fed = append(g.fed, tokens...)
+	}
+	defer g.lengthen(g.past + n)()
 	shape := block.Shape{Rows: n}
 	if v := g.m.Vision; v != nil {
 		if err := v.Check(&pics); err != nil {
