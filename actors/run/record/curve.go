@@ -18,7 +18,8 @@ const smoothWidth = 20.0
 // smooth fits a straight line around each point, by weights exp(-distance / width) to both sides, and takes
 // its value there. A mean of what came before lies above a falling curve; this gives a straight line back
 // as it is, at both ends too. A curve falls fastest at its start, so the width is at most a third of what
-// came before. Values that are no numbers have no part in it, and no point of their own. Source: local
+// came before. At an end a line overshoots what is there, so that a value stays within the least and the
+// greatest of those it is made of. Values that are no numbers have no part in it, and no point of their own. Source: local
 // linear regression, W. S. Cleveland, JASA 74 (1979), with an exponential kernel.
 func smooth(ps []Point, width float64) (out []Point) {
 	ps = finite(ps)
@@ -29,11 +30,16 @@ func smooth(ps []Point, width float64) (out []Point) {
 		}
 		h := min(width, max((p.X-ps[0].X)/3, gap/4))
 		var s0, s1, s2, t0, t1 float64
+		lo, hi := p.Y, p.Y
 		add := func(q Point) bool {
 			d := q.X - p.X
 			w := math.Exp(-math.Abs(d) / h)
+			if w < 1e-3 {
+				return false
+			}
 			s0, s1, s2, t0, t1 = s0+w, s1+w*d, s2+w*d*d, t0+w*q.Y, t1+w*d*q.Y
-			return w > 1e-3
+			lo, hi = min(lo, q.Y), max(hi, q.Y)
+			return true
 		}
 		for k := i; k >= 0 && add(ps[k]); k-- {
 		}
@@ -43,7 +49,7 @@ func smooth(ps []Point, width float64) (out []Point) {
 		if det := s0*s2 - s1*s1; det > 1e-9*s0*s2 {
 			y = (s2*t0 - s1*t1) / det
 		}
-		out = append(out, Point{p.X, y})
+		out = append(out, Point{p.X, min(hi, max(lo, y))})
 	}
 	return out
 }
@@ -235,7 +241,7 @@ func Curve(title, unit string, train, eval []Point) []byte {
 		smoothed := smooth(mean, max(smoothWidth, 4*(c.x1-c.x0)/curvePoints))
 		c.line(smoothed, line)
 		x = c.legend(x, line, "training, smoothed over about 20 steps")
-		c.newest(smoothed, "#2060c0", 8)
+		c.newest(train, "#2060c0", 8)
 	}
 	if len(eval) > 0 {
 		c.line(eval, evals)

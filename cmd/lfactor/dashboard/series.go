@@ -147,6 +147,19 @@ func (s *series) window(b []byte, from, to int64, n int) []byte {
 		b = s.points(b, c, i, j, width)
 		b = append(b, ']')
 	}
+	return append(s.newest(append(b, `,"newest":`...), j-1), '}')
+}
+
+// newest writes the values of one step as they are, null for none: what stands in figures is no mean.
+func (s *series) newest(b []byte, k int) []byte {
+	if k < 0 {
+		return append(b, "null"...)
+	}
+	b = strconv.AppendInt(append(b, `{"step":`...), s.step[k], 10)
+	for c := range curves {
+		b = append(append(append(b, `,"`...), curves[c].name...), `":`...)
+		b = number(b, s.cols[c][k])
+	}
 	return append(b, '}')
 }
 

@@ -7,7 +7,11 @@ const charts = [
   ["drawn_gap", "Log-probabilities of sampler and trainer, largest difference", si],
 ];
 const rare = new Set(["drawn_gap"]); // not drawn where no run has any
+const smoothed = new Set(["loss", "grad_norm"]); // what a step's samples make noisy; rates, counts and memory are what they are
 const points = 1200;
+
+// wide is the room of an axis' numbers.
+const wide = (u, values) => Math.max(62, 20 + 7 * Math.max(0, ...(values ?? []).map((v) => v.length)));
 
 export class Curves {
   constructor(app) {
@@ -57,6 +61,7 @@ export class Curves {
     if (!d || this.zoom) return;
     if (d.width > 1 || d.step.length > 2 * points || d.life !== of.life) { this.again(id); return; }
     for (const k of Object.keys(of)) if (Array.isArray(of[k])) d[k].push(...of[k]);
+    d.newest = of.newest ?? d.newest;
     this.soon();
   }
   evals(id, evals) { const d = this.data.get(id); if (d) { d.evals = evals; this.soon(); } }
@@ -90,10 +95,11 @@ export class Curves {
       const d = this.data.get(id), c = colours[id % colours.length], v = d[p.key];
       const many = d.width > 1;
       const mean = v.map((x) => x === null ? null : many ? x[0] : x);
-      const cols = [d.step, mean, smooth(d.step, mean, Math.max(1e-9, this.tau))];
+      const drawn = this.tau > 0 && smoothed.has(p.key);
+      const cols = [d.step, mean, drawn ? smooth(d.step, mean, this.tau) : mean.map(() => null)];
       const name = this.app.run(id)?.name ?? id;
-      series.push({ label: name + " raw", stroke: c + (this.tau ? "66" : ""), width: 1, points: { show: d.step.length < 3 } });
-      series.push({ label: name, stroke: c, width: 1.8, show: this.tau > 0, points: { show: false }, run: id });
+      series.push({ label: name, stroke: c + (drawn ? "66" : ""), width: drawn ? 1 : 1.5, points: { show: d.step.length < 3 }, run: id });
+      series.push({ label: name + " smoothed", stroke: c, width: 1.8, show: drawn, points: { show: false }, smooth: true });
       if (many) {
         cols.push(v.map((x) => x && x[1]), v.map((x) => x && x[2]));
         series.push({ band: true, stroke: "transparent", points: { show: false } }, { band: true, stroke: "transparent", points: { show: false } });
@@ -119,7 +125,7 @@ export class Curves {
     p.u = new uPlot({
       ...this.size(p), series, bands, padding: [10, 22, 0, 0],
       scales: { x: { time: false }, y: log ? { distr: 3 } : { range: (u, lo, hi) => lo === null ? [0, 1] : uPlot.rangeNum(lo, hi === lo ? lo + Math.abs(lo || 1) * .1 : hi, .06, true) } },
-      axes: [{ ...axis, size: 28, values: (u, vs) => vs.map((x) => x !== Math.trunc(x) ? "" : x < 1e5 ? String(x) : si(x)) }, { ...axis, size: 62, values: (u, vs) => vs.map((x) => x === null ? "" : p.format(x)) }],
+      axes: [{ ...axis, size: 28, values: (u, vs) => vs.map((x) => x !== Math.trunc(x) ? "" : x < 1e5 ? String(x) : si(x)) }, { ...axis, size: wide, values: (u, vs) => vs.map((x) => x === null ? "" : p.format(x)) }],
       cursor: { sync: { key: "curves" }, drag: { x: true, y: false, setScale: false }, focus: { prox: 16 } },
       legend: { show: false },
       hooks: {
@@ -135,16 +141,31 @@ export class Curves {
     p.u.over.addEventListener("dblclick", () => this.reset());
     this.read(p);
   }
-  // read writes the values under the cursor, or the newest.
+  // steps are those of a run's points.
+  steps(id) {
+    const d = this.data.get(id);
+    if (!d) return new Set();
+    if (d.set?.size !== d.step.length) d.set = new Set(d.step);
+    return d.set;
+  }
+  // read writes the values under the cursor, or the newest: those of steps, not of a smoothed line. One of another step than the
+  // cursor's says which, as of a run that has ended; a step whose value is no number has none.
   read(p) {
     if (!p.u) return;
-    const i = p.u.cursor.idx ?? p.u.data[0].length - 1, parts = [];
+    const at = p.u.cursor.idx, i = at ?? p.u.data[0].length - 1, parts = [];
     p.u.series.forEach((s, k) => {
-      if (!k || s.band || s.label.endsWith(" raw") && this.tau) return;
-      let j = i;
-      while (j >= 0 && (p.u.data[k][j] === null || p.u.data[k][j] === undefined)) j--;
-      const behind = j >= 0 && j < i ? ` (step ${p.u.data[0][j]})` : ""; // a run that has ended, or a step without the value
-      if (j >= 0) parts.push((this.app.shown.length > 1 || s.evaluation ? (s.evaluation ? "evaluation" : s.label) + " " : "") + p.format(p.u.data[k][j]) + (this.app.shown.length > 1 ? behind : ""));
+      if (!k || s.band || s.smooth) return;
+      const newest = at === null || at === undefined ? this.data.get(s.run)?.newest : null;
+      let j = i, v = newest?.[p.key], step = newest?.step;
+      if (!newest) {
+        const own = s.evaluation ? null : this.steps(s.run);
+        const there = (k2) => own ? own.has(p.u.data[0][k2]) : p.u.data[k][k2] !== null && p.u.data[k][k2] !== undefined;
+        while (j >= 0 && !there(j)) j--;
+        if (j < 0) return;
+        v = p.u.data[k][j]; step = p.u.data[0][j];
+      }
+      const behind = step !== p.u.data[0][i] ? ` (step ${step})` : "";
+      parts.push((this.app.shown.length > 1 || s.evaluation ? (s.evaluation ? "evaluation" : s.label) + " " : "") + (v === null || v === undefined ? "–" : p.format(v)) + behind);
     });
     p.read.textContent = `step ${p.u.data[0][i] ?? "–"}: ${parts.join(" · ")}`;
     p.box.setAttribute("aria-label", `${p.title}, ${p.read.textContent}`);
@@ -152,12 +173,13 @@ export class Curves {
   show(id) {
     const d = this.data.get(id), run = this.app.run(id);
     if (!d || !d.step.length) { this.cards.replaceChildren(); return; }
-    const last = (k) => { const v = d[k][d[k].length - 1]; return Array.isArray(v) ? v[0] : v; };
+    const last = (k) => d.newest?.[k] ?? null; // the step's own, also where points are means of neighbours
+    const say = (k) => last(k) === null ? "–" : si(last(k));
     const step = d.step[d.step.length - 1];
     const mid = (k) => { const v = d[k].slice(-50).map((x) => Array.isArray(x) ? x[0] : x).filter((x) => x !== null).sort((a, b) => a - b); return v[v.length >> 1]; };
     const left = run && run.steps > step ? (run.steps - step) * mid("seconds") : 0;
     const card = (name, v) => el("div", { class: "card" }, el("span", {}, name), el("b", {}, v));
-    this.cards.replaceChildren(card(run && run.steps ? `step, of ${run.steps}` : "step", String(step)), card("loss", si(last("loss"))), card("gradient norm", si(last("grad_norm"))),
+    this.cards.replaceChildren(card(run && run.steps ? `step, of ${run.steps}` : "step", String(step)), card("loss", say("loss")), card("gradient norm", say("grad_norm")),
       card("tokens a second", si(mid("tokens"))), card("MFU", share(mid("mfu"))), card("data wait", share(mid("wait"))), card("slowest rank", String(last("slowest"))),
       card(run?.running ? "time left" : "state", run?.running ? seconds(left) : "not running"));
   }

@@ -67,24 +67,25 @@ export const failed = (e) => el("p", { class: "quiet", role: "alert" }, e.messag
 
 // smooth fits a straight line around each point, by weights exp(-distance / width) to both sides, and takes its value there.
 // A mean of what came before lags where a curve falls; this gives a straight line back as it is, at both ends too. A curve
-// falls fastest at its start, so the width is tau, but never more than a third of what came before.
+// falls fastest at its start, so the width is tau, but never more than a third of what came before. At an end a line overshoots
+// what is there, so that the value stays within the least and the greatest of those it is made of.
 // Source: local linear regression, W. S. Cleveland, JASA 74 (1979), with an exponential kernel.
 export function smooth(xs, ys, tau) {
   const at = [], out = new Array(xs.length).fill(null);
   for (let i = 0; i < xs.length; i++) if (ys[i] !== null && ys[i] !== undefined) at.push(i);
   for (let a = 0; a < at.length; a++) {
     const x = xs[at[a]], gap = a ? x - xs[at[a - 1]] : 1, h = Math.min(tau, Math.max((x - xs[at[0]]) / 3, gap / 4));
-    let s0 = 0, s1 = 0, s2 = 0, t0 = 0, t1 = 0;
+    let s0 = 0, s1 = 0, s2 = 0, t0 = 0, t1 = 0, lo = Infinity, hi = -Infinity;
     const add = (b) => {
       const d = xs[at[b]] - x, w = Math.exp(-Math.abs(d) / h), y = ys[at[b]];
       if (w < 1e-3) return false;
-      s0 += w; s1 += w * d; s2 += w * d * d; t0 += w * y; t1 += w * d * y;
+      s0 += w; s1 += w * d; s2 += w * d * d; t0 += w * y; t1 += w * d * y; lo = Math.min(lo, y); hi = Math.max(hi, y);
       return true;
     };
     for (let b = a; b >= 0 && add(b); b--);
     for (let b = a + 1; b < at.length && add(b); b++);
     const det = s0 * s2 - s1 * s1;
-    out[at[a]] = det > 1e-9 * s0 * s2 ? (s2 * t0 - s1 * t1) / det : t0 / s0;
+    out[at[a]] = Math.min(hi, Math.max(lo, det > 1e-9 * s0 * s2 ? (s2 * t0 - s1 * t1) / det : t0 / s0));
   }
   return out;
 }
