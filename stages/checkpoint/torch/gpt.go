@@ -31,6 +31,7 @@ type gpt struct {
 	Locals  int      `json:"num_local_experts"`
 	Routed  int      `json:"n_routed_experts"`
 	Expert  int      `json:"moe_intermediate_size"`
+	QKNorm  bool     `json:"use_qk_norm"`
 	Dense   []int    `json:"mlp_only_layers"`
 	First   int      `json:"first_k_dense_replace"`
 	Sparse  *int     `json:"decoder_sparse_step"`
@@ -78,6 +79,7 @@ type gptType struct {
 	latent  bool   // latent attention
 	gated   bool   // attention has a gate of its output
 	shared  string // experts that all tokens go to, "" for none
+	fused   bool   // queries, keys and values are one tensor, and gate and up
 	balance bool   // the router has a bias that balances
 	sparse  bool   // layers have experts by decoder_sparse_step and mlp_only_layers, else behind first_k_dense_replace
 }
@@ -87,6 +89,8 @@ var plainExperts = expertNames{"mlp.gate", "mlp.experts.%d.gate_proj", "mlp.expe
 
 // gptTypes are the families that Megatron's GPT has.
 var gptTypes = map[string]gptType{"llama": {}, "mistral": {}, "qwen2": {qkvBias: true},
+	"smollm3": {}, "phi3": {fused: true},
+	"glm4_moe":  {experts: plainExperts, shared: "shared_experts", balance: true},
 	"qwen3":     {qkNorm: true, dim: 128},
 	"qwen2_moe": {experts: plainExperts, qkvBias: true, shared: "shared_expert", sparse: true},
 	"qwen3_moe": {experts: plainExperts, qkNorm: true, dim: 128, sparse: true},
@@ -150,6 +154,9 @@ func (g *gpt) check() string {
 	if g.of, ok = gptTypes[g.Type]; !ok {
 		return fmt.Sprintf("model_type is %q: models of %s have names in Megatron that are known", g.Type,
 			strings.Join(sortedKeys(gptTypes), ", "))
+	}
+	if g.Type == "glm4_moe" { // its keys say what those of other families are known for
+		g.of.qkvBias, g.of.qkNorm, g.Bias = g.Bias, g.QKNorm, false
 	}
 	if g.KV == nil {
 		g.KV = &g.Heads
@@ -263,16 +270,19 @@ func (g *gpt) links(stacked bool, has func(key string) bool) []*composed {
 // gatedMLP adds gate, up and down of a width.
 func (g *gpt) gatedMLP(n int, hf, ours string, width int) {
 	h := g.Hidden
-	g.layer(n, hf+"gate_proj.weight", []int{h}, piece{ours + "linear_fc1.weight", nil, 0, width})
-	g.layer(n, hf+"up_proj.weight", []int{h}, piece{ours + "linear_fc1.weight", nil, width, width})
+	if g.of.fused {
+		g.layer(n, hf+"gate_up_proj.weight", []int{h}, piece{ours + "linear_fc1.weight", nil, 0, 2 * width})
+	} else {
+		g.layer(n, hf+"gate_proj.weight", []int{h}, piece{ours + "linear_fc1.weight", nil, 0, width})
+		g.layer(n, hf+"up_proj.weight", []int{h}, piece{ours + "linear_fc1.weight", nil, width, width})
+	}
 	g.layer(n, hf+"down_proj.weight", []int{width}, piece{ours + "linear_fc2.weight", nil, 0, h})
 }
 
 // norm adds a vector under the first of the names that Megatron's side has, the first where it has none.
 func (g *gpt) norm(n int, hf string, size int, names ...string) {
 	at := max(0, slices.IndexFunc(names, func(name string) bool {
-		key, _ := g.key(n,
-			name)
+		key, _ := g.key(n, name)
 		return g.has(key)
 	}))
 	mine, _ := g.key(n, names[at])
@@ -326,6 +336,10 @@ func (g *gpt) attention(n int) {
 			if rest = nil; !g.Bias && !g.of.qkvBias {
 				break
 			}
+		}
+		if g.of.fused {
+			g.layer(n, "self_attn.qkv_proj."+kind, rest, slices.Concat(q, k, v)...)
+			continue
 		}
 		g.layer(n, "self_attn.q_proj."+kind, rest, q...)
 		g.layer(n, "self_attn.k_proj."+kind, rest, k...)

@@ -99,6 +99,9 @@ func (l *legacy) open(dir string) error {
 			Why: fmt.Sprintf("%d folders of ranks, want "+
 				"tensor %d × pipeline %d × experts %d", len(l.ranks), l.size.tp, l.size.pp, l.size.ep)}
 	}
+	if err := l.secondIs(); err != nil {
+		return err
+	}
 	if err := l.layers(); err != nil {
 		return err
 	}
@@ -107,6 +110,29 @@ func (l *legacy) open(dir string) error {
 		errs = append(errs, l.d.tile(name))
 	}
 	return errors.Join(errs...)
+}
+
+// secondIs takes a second number in the folders' names, as in mp_rank_00_001, for that of experts where there is one stage
+// alone: the first rank then has the last norm.
+func (l *legacy) secondIs() error {
+	if l.size.pp == 1 || l.size.ep > 1 {
+		return nil
+	}
+	chunks, err := l.ranks[legacyRank{}].chunks()
+	if err != nil {
+		return err
+	}
+	last := chunks[len(chunks)-1]
+	if last.get("decoder.final_layernorm.weight") == nil && last.get("language_model.decoder.final_layernorm.weight") == nil {
+		return nil
+	}
+	ranks, files := map[legacyRank]*archive{}, map[legacyRank]*os.File{}
+	for r, a := range l.ranks { //lfvet:order each by itself
+		to := legacyRank{r.tp, r.ep, r.pp}
+		ranks[to], files[to] = a, l.files[r]
+	}
+	l.ranks, l.files, l.size.pp, l.size.ep = ranks, files, l.size.ep, l.size.pp
+	return nil
 }
 
 // known are the modules of what a training keeps beside the model: nothing of it is called, nor read.

@@ -169,6 +169,54 @@ func TestRanksAreAGrid(t *testing.T) {
 	require.Error(t, err)
 }
 
+// TestRanksOfExperts: folders of ranks of one stage whose second number is that of experts are read as that, for each grid
+// that is written.
+func TestRanksOfExperts(t *testing.T) {
+	_, like, want := golden(t, "experts")
+	for _, x := range []Grid{{EP: 3}, {TP: 2, EP: 3}, {PP: 2, EP: 3}, {PP: 2}} {
+		dir := t.TempDir()
+		require.NoError(t, WriteRanks(nil, dir, want, like, 1, x))
+		src, _, err := OpenMegatron(MegatronDir(dir), like)
+		require.NoError(t, err, "%+v", x)
+		same(t, want, src)
+		require.NoError(t, src.Close())
+	}
+}
+
+// TestMoreFamilies: models of further families go to both of Megatron's forms and come back; of glm4-moe the first layer, whose
+// attention differs from that of the other mixtures.
+func TestMoreFamilies(t *testing.T) {
+	for _, name := range []string{"glm4-moe", "phi3", "phi4", "smollm3"} {
+		like := filepath.Join("../../family/testdata", name)
+		all, err := checkpoint.OpenDir(like)
+		require.NoError(t, err)
+		from := map[string]string{}
+		for _, x := range all.Tensors() {
+			if name != "glm4-moe" || !strings.HasPrefix(x.Name, "model.layers.") || strings.HasPrefix(x.Name, "model.layers.0.") {
+				from[x.Name] = x.Name
+			}
+		}
+		if name == "glm4-moe" {
+			text, err := os.ReadFile(filepath.Join(like, "config.json"))
+			require.NoError(t, err)
+			like = t.TempDir()
+			text = bytes.Replace(text, []byte(`"num_hidden_layers": 3`), []byte(`"num_hidden_layers": 1`), 1)
+			require.NoError(t, os.WriteFile(filepath.Join(like, "config.json"), text, 0o600))
+		}
+		want := checkpoint.Renamed(all, from)
+		dist, ranks := t.TempDir(), t.TempDir()
+		require.NoError(t, WriteMegatron(nil, dist, want, like, 1, Grid{}, nil), name)
+		require.NoError(t, WriteRanks(nil, ranks, want, like, 1, Grid{TP: 2}), name)
+		for _, dir := range []string{dist, ranks} {
+			src, _, err := OpenMegatron(MegatronDir(dir), like)
+			require.NoError(t, err, name)
+			same(t, want, src)
+			require.NoError(t, src.Close())
+		}
+		require.NoError(t, all.Close())
+	}
+}
+
 // TestOwnHeadOfTied: a head in the files of a model whose config.json calls it tied is the model's, as transformers has it:
 // it is written, and read again where the files are beside; without them its numbers are not dropped in silence.
 func TestOwnHeadOfTied(t *testing.T) {
