@@ -1,6 +1,8 @@
 package core
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +39,27 @@ func answer(c *Coordinator, from actors.Ref, holds, pending int64, half float64,
 		v = kept{x.step, x.step + 3, LossScale{Scale: 8}}.append(append(v, float64(x.of)))
 	}
 	return actors.Message{Kind: actors.Holding, From: from, Epoch: c.epoch, Step: holds, Values: v}
+}
+
+// TestUnread: where nothing durable can be read, a run goes on whose ranks hold its state together, as copies or as
+// they are, and ends with that error where they do not.
+func TestUnread(t *testing.T) {
+	v4 := verdictOf(4, 7, 8, 1.5)
+	lost := errors.New("step 2 is damaged")
+	none4 := func(c *Coordinator) actors.Message { return answer(c, 5, none, none, 0, nil) }
+	for _, x := range []struct {
+		five, six func(c *Coordinator) actors.Message
+		want      string
+	}{
+		{none4, func(c *Coordinator) actors.Message { return answer(c, 6, 4, none, 0, v4) }, "rewind 4"},
+		{none4, func(c *Coordinator) actors.Message { return answer(c, 6, none, none, 0, nil) }, "report 2 failed"},
+	} {
+		c, say := succession(func(l *RunLayout) { l.Unread = lost })
+		said := say(x.five(c))
+		said = append(said, say(x.six(c))...)
+		require.Contains(t, strings.Join(said, "\n"), x.want)
+		require.Equal(t, x.want != "rewind 4", c.phase == over)
+	}
 }
 
 // TestTakeOver: where a coordinator that takes over has everybody go, and what it then holds itself.

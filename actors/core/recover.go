@@ -211,6 +211,11 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 			c.copies.own, c.copies.whole = nil, kept{} // nobody keeps copies of steps that are taken again
 		}
 	}
+	if b.source == FromDisk && c.l.Unread != nil && b.target.step == c.l.Durable {
+		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("the processes that are left do not hold the "+
+			"whole state together, and what is durable cannot be read: %w", c.l.Unread)})
+		return
+	}
 	if c.narrows() && b.target.step <= c.kept.step { // nothing is held that is not durable
 		c.leaveOff(ctx)
 		return

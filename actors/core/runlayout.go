@@ -48,6 +48,8 @@ type RunLayout struct {
 	// for a coordinator that takes over from one that has ended: the newest durable step, which OptimSteps
 	// and LossScale are of
 	Durable int64
+	// Unread says why the state of step Durable cannot be read, nil if it can: nobody goes back there
+	Unread error
 	// MoveEvery is the number of steps from one move of experts to the next, 0 for none. Move says where
 	// experts go behind a step, by the rows that they had since the last move, and where they lie; layers
 	// that stay as they are are left out.

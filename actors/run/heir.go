@@ -29,6 +29,7 @@ type Inherited struct {
 type heir struct {
 	others  map[int]Inherited
 	durable int64 // the newest durable step: what is newer the ranks tell
+	unread  error // why nothing durable can be read, nil if it can: the ranks have to hold everything
 }
 
 // succeeds finds out whether this process leads in place of one that has ended. The others know what the
@@ -66,11 +67,21 @@ func comebackOf(env []string) (c comeback, err error) {
 	return c, fmt.Errorf("%s is not in the environment that it was started with", envAgain)
 }
 
-// inherit finds the newest durable state. What the run began with stays what it was.
+// inherit finds the newest durable state. What the run began with stays what it was. Where none can be read, as
+// hosts are lost that had it or its files are damaged, the other processes may hold all that is needed: what the
+// run began with counts then, and the coordinator ends it if they do not.
 func (r *Run) inherit() error {
 	began, fill := r.start, r.start.fill
 	if err := r.newest(); err != nil {
-		return err
+		if began.origin != "" { // where the data stood then is in a checkpoint too
+			return err
+		}
+		r.start = began
+		r.heir.unread, r.heir.durable = err, began.first-1
+		r.start.from = "what the other processes hold; process 0 has ended, and this one leads in its place. Nothing " +
+			"durable can be read"
+		r.start.skipped = append(r.start.skipped, err)
+		return nil
 	}
 	r.heir.durable = r.start.first - 1
 	r.start.first, r.start.origin, r.start.step, r.start.fill = began.first, began.origin, began.step, fill

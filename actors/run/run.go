@@ -333,7 +333,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
 	durable := r.start.first - 1
 	if r.heir != nil {
-		o.Coord.Durable, durable = r.heir.durable, r.heir.durable
+		o.Coord.Durable, durable, o.Coord.Unread = r.heir.durable, r.heir.durable, r.heir.unread
 	}
 	o.Coord.Laid = r.laid(durable)
 	o.Placed = func(step int64) []core.Placed { return r.laid(step).At }

@@ -89,6 +89,46 @@ func TestClusterLeaderKilled(t *testing.T) {
 		FindAllString(said.String(), -1), "\n"), logs)
 }
 
+// TestClusterMemoryFirst: every file of the checkpoints is damaged when the process that leads is killed. The others
+// hold the whole state, and the run ends with the losses and the state of one that nobody disturbed.
+func TestClusterMemoryFirst(t *testing.T) {
+	t.Parallel()
+	const steps = 60
+	quiet := tinyRun(t)
+	train := []string{"train", "run.yaml", "plan.procs=4", "checkpoint.interval=25", fmt.Sprint("train.steps=", steps)}
+	code, out := runIn(t, quiet, nil, append(train, "-q")...)
+	require.Zero(t, code, out)
+	alone, want := metrics(t, quiet), stateOf(t, quiet, steps)
+	dir := tinyRun(t)
+	env := clusterHome(t, dir, "test")
+	code, out = runIn(t, dir, env, "cluster", "up", "--local", "2", "--name", "test")
+	require.Zero(t, code, out)
+	cmd := exec.Command(builtHead(t), append(train, "--cluster", "test")...)
+	var said bytes.Buffer
+	cmd.Dir, cmd.Stderr, cmd.Stdout = dir, &said, &said
+	cmd.Env = slices.Concat(os.Environ(), env, clitest.Gated(t, dir, 40))
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return clitest.Steps(t, dir) >= 40 }, 2*time.Minute, time.Millisecond, "no step 40")
+	latest := filepath.Join(dir, "ckpt", "latest")
+	require.Eventually(t, func() bool { _, err := os.Stat(latest); return err == nil }, 2*time.Minute, time.Millisecond)
+	files, err := filepath.Glob(filepath.Join(dir, "ckpt", "step-*", "*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, name := range files {
+		require.NoError(t, os.WriteFile(name, []byte("damaged"), 0o600))
+	}
+	var s head.Status
+	code, out, errs := streamsEnv(t, dir, env, "cluster", "status", "-o", "json")
+	require.Zero(t, code, errs)
+	require.NoError(t, json.Unmarshal([]byte(out), &s))
+	require.NoError(t, syscall.Kill(s.Jobs[0].Procs[0].Pid, syscall.SIGKILL))
+	clitest.Gate(t, dir, clitest.Open)
+	require.NoError(t, cmd.Wait(), said.String())
+	require.Contains(t, said.String(), "Nothing durable can be read")
+	same(t, alone, metrics(t, dir))
+	require.Equal(t, want, stateOf(t, dir, steps), said.String())
+}
+
 // TestClusterLeaderStopped: the process that leads a run is stopped and does not end: nobody watches it
 // but its agent, which gives it up after two seconds. Another takes the lead over, and the run ends with
 // the weights, optimizer state and ledger of one that nobody disturbed.
