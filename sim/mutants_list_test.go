@@ -130,7 +130,7 @@ var mutants = []mutant{
 		old: "c.voided == 0 || c.step < c.voided {", new: "c.voided == 0 {"},
 	// Recovery.
 	{name: "the place in the data is not told to the loader", file: "rank.go",
-		old: "		Text: r.target.place})\n", new: "	})\n"},
+		old: ", Text: r.target.place})", new: "})"},
 	{name: "the place in the data is told again and again", file: "rank.go",
 		old: "	r.target.place = \"\"\n", new: ""},
 	{name: "the loader forgets the place in the data", file: "epoch.go",
