@@ -39,7 +39,7 @@ latent_size: 4
 func TestACTRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	view := recordings(t, dir)
+	view := shown(t, dir)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "act.yaml"), []byte(actOf8), 0o644))
 	load := func(model, out string, more ...string) (*configs.Config, error) {
 		text := fmt.Sprintf("model: %s\ndata: {paths: [%q], seq_len: 4, split: [1, 0, 0]}\n"+

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lfactor/lfactor/dataset"
 	_ "github.com/lfactor/lfactor/dataset/format"
+	_ "github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/sample"

@@ -47,7 +47,7 @@ action_scheduler: %s
 func TestDiffusionPolicyRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	view := recordings(t, dir)
+	view := shown(t, dir)
 	load := func(model, out string, more ...string) (*configs.Config, error) {
 		text := fmt.Sprintf("model: %s\ndata: {paths: [%q], seq_len: 8, split: [1, 0, 0]}\n"+
 			"policy: {normalize: min_max}\ntrain: {steps: 3, global_batch: 4}\noptimizer: {lr: 1.0e-3}\n",

@@ -63,7 +63,7 @@ type robotPolicy struct {
 
 func newRobotPolicy(t *testing.T, model string) *robotPolicy {
 	p := &robotPolicy{t: t, dir: t.TempDir()}
-	p.view = recordings(t, p.dir)
+	p.view = shown(t, p.dir)
 	file := filepath.Join(p.dir, "of.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(model), 0o644))
 	p.model = fmt.Sprintf("{file: %q}", file)

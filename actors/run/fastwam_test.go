@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
@@ -117,11 +117,11 @@ func TestFastWAMRun(t *testing.T) {
 // twoCameras are recordings of two cameras, and the set that they replace as what lies at top.
 func twoCameras(t *testing.T, p *robotPolicy, top, wrist string) {
 	t.Helper()
-	var all []format.RobotEpisode
+	var all []recordings.RobotEpisode
 	for i := range 3 {
-		e := format.RobotEpisode{Task: "red disc"}
+		e := recordings.RobotEpisode{Task: "red disc"}
 		for k := range 5 {
-			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{plainPNG(t, uint8(40*k), 200),
+			e.Frames = append(e.Frames, recordings.RobotStep{Images: [][]byte{plainPNG(t, uint8(40*k), 200),
 				plainPNG(t, 10, uint8(60*i))}, State: []float32{float32(k), float32(i)},
 				Action: []float32{float32(i - k), float32(k), 1}})
 		}
@@ -129,7 +129,7 @@ func twoCameras(t *testing.T, p *robotPolicy, top, wrist string) {
 	}
 	one := filepath.Join(p.dir, "set")
 	require.NoError(t, os.Rename(one, filepath.Join(p.dir, "top")))
-	require.NoError(t, format.WriteRobot(one, format.RobotSet{FPS: 10, Cameras: []format.RobotCamera{
+	require.NoError(t, recordings.WriteRobot(one, recordings.RobotSet{FPS: 10, Cameras: []recordings.RobotCamera{
 		{Column: wrist, Width: 8, Height: 8}, {Column: top, Width: 8, Height: 8}}}, all))
 }
 

@@ -66,7 +66,7 @@ var guidePlans = [][]string{{"plan.pp=2", "plan.dp=2", "plan.zero=1"}, {"plan.dp
 func TestGuides(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	view := recordings(t, dir)
+	view := shown(t, dir)
 	for i, s := range seers {
 		t.Run(s.folder, func(t *testing.T) {
 			t.Parallel()
@@ -167,7 +167,7 @@ vision:
 func TestGrootSevenRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	view := recordings(t, dir)
+	view := shown(t, dir)
 	words := filepath.Join(dir, "sight")
 	seerWords(t, words, "<|image_pad|>", qwenSight)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "seven.yaml"), []byte(sevenOf16), 0o644))
@@ -214,7 +214,7 @@ func TestGrootSevenRun(t *testing.T) {
 func TestGuideLearns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	view := recordings(t, dir)
+	view := shown(t, dir)
 	words := filepath.Join(dir, "sight")
 	seerWords(t, words, "<|image_pad|>", qwenSight)
 	run := func(more ...string) ([]float64, string, error) {

@@ -14,7 +14,7 @@ import (
 func TestRobotsInHalf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	recordings(t, dir)
+	shown(t, dir)
 	words := filepath.Join(dir, "sight")
 	seerWords(t, words, "<|image_pad|>", qwenSight)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "seven.yaml"), []byte(sevenOf16), 0o600))

@@ -24,7 +24,7 @@ func TestMCAPRun(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "act.yaml"), []byte(model), 0o644))
 	train := func(more ...string) (losses []float64, err error) {
 		out := t.TempDir()
-		text := fmt.Sprintf("model: {file: %q}\ndata: {paths: [../../dataset/format/testdata/mcap], seq_len: 4, "+
+		text := fmt.Sprintf("model: {file: %q}\ndata: {paths: [../../dataset/format/recordings/testdata/mcap], seq_len: 4, "+
 			"split: [1, 0, 0]}\npolicy: {normalize: mean_std, action_key: arm.command, state_key: "+
 			"joint_states+tf.hand+gripper, cameras: [observation.images.wrist.compressed]}\ntrain: {steps: 3, "+
 			"global_batch: 4}\noptimizer: {lr: 1.0e-3}\n", filepath.Join(dir, "act.yaml"))
@@ -50,7 +50,7 @@ func TestMCAPRun(t *testing.T) {
 	_, err = train("policy.fps=17", "data.paths=[../../dataset/hdf5/testdata/robomimic.hdf5]")
 	require.ErrorContains(t, err, "policy.fps")
 	require.ErrorContains(t, err, "have frames of their own")
-	_, err = train("policy.fps=17", "data.paths=[../../dataset/format/testdata/mcap, "+
+	_, err = train("policy.fps=17", "data.paths=[../../dataset/format/recordings/testdata/mcap, "+
 		"../../dataset/hdf5/testdata/robomimic.hdf5]") // one of them has messages
 	require.ErrorContains(t, err, "policy.state_key")
 }
@@ -64,7 +64,7 @@ func TestPolicyKept(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "act.yaml"), []byte(model), 0o644))
 	bags, saved := filepath.Join(dir, "bags"), filepath.Join(dir, "saved")
 	require.NoError(t, os.Mkdir(bags, 0o755))
-	b, err := os.ReadFile("../../dataset/format/testdata/mcap/zstd.mcap")
+	b, err := os.ReadFile("../../dataset/format/recordings/testdata/mcap/zstd.mcap")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(bags, "a.mcap"), b, 0o644))
 	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: fmt.Appendf(nil,

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
@@ -32,20 +32,20 @@ func turnedSet(t *testing.T, dir, name string, six bool, picture []byte) string 
 		s, c := math.Sincos(float64(float32(angle)))
 		return []float32{float32(c), float32(s), 0, float32(-s), float32(c), 0}
 	}
-	var all []format.RobotEpisode
+	var all []recordings.RobotEpisode
 	for i := range 6 {
-		e := format.RobotEpisode{Task: "red disc"}
+		e := recordings.RobotEpisode{Task: "red disc"}
 		for k := range 5 {
 			at, next := 0.3*float64(i)+0.1*float64(k*k), 0.3*float64(i)+0.1*float64((k+1)*(k+1))
 			state := append([]float32{float32(k)}, turn(at)...)
 			action := append(append([]float32{float32(k*k - i)}, turn(next)...), 1)
-			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{picture}, State: state,
+			e.Frames = append(e.Frames, recordings.RobotStep{Images: [][]byte{picture}, State: state,
 				Action: action})
 		}
 		all = append(all, e)
 	}
 	path := filepath.Join(dir, name)
-	require.NoError(t, format.WriteRobot(path, format.RobotTop(10, 8), all))
+	require.NoError(t, recordings.WriteRobot(path, recordings.RobotTop(10, 8), all))
 	return path
 }
 
@@ -56,7 +56,7 @@ func turnedSet(t *testing.T, dir, name string, six bool, picture []byte) string 
 func TestPolicyMotion(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	view := recordings(t, dir)
+	view := shown(t, dir)
 	var b bytes.Buffer
 	require.NoError(t, png.Encode(&b, image.NewRGBA(image.Rect(0, 0, 8, 8))))
 	angles, six := turnedSet(t, dir, "angles", false, b.Bytes()), turnedSet(t, dir, "six", true, b.Bytes())

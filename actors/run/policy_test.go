@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/policies"
@@ -49,12 +49,12 @@ view_heads: 2
 view_layers: 1
 `
 
-// recordings writes a LeRobot data set in which a hand follows a light, and a policy's file and words.
-func recordings(t *testing.T, dir string) (view *media.Image) {
+// shown writes a LeRobot data set in which a hand follows a light, and a policy's file and words.
+func shown(t *testing.T, dir string) (view *media.Image) {
 	t.Helper()
-	var all []format.RobotEpisode
+	var all []recordings.RobotEpisode
 	for i := range 6 {
-		e := format.RobotEpisode{Task: "red disc"}
+		e := recordings.RobotEpisode{Task: "red disc"}
 		for k := range 5 {
 			img := image.NewRGBA(image.Rect(0, 0, 8, 8))
 			for p := range 64 {
@@ -62,7 +62,7 @@ func recordings(t *testing.T, dir string) (view *media.Image) {
 			}
 			var b bytes.Buffer
 			require.NoError(t, png.Encode(&b, img))
-			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{b.Bytes()},
+			e.Frames = append(e.Frames, recordings.RobotStep{Images: [][]byte{b.Bytes()},
 				State: []float32{float32(k),
 					float32(i)},
 				Action: []float32{float32(i - k), float32(k), 1}})
@@ -74,7 +74,7 @@ func recordings(t *testing.T, dir string) (view *media.Image) {
 		}
 		all = append(all, e)
 	}
-	require.NoError(t, format.WriteRobot(filepath.Join(dir, "set"), format.RobotTop(10, 8), all))
+	require.NoError(t, recordings.WriteRobot(filepath.Join(dir, "set"), recordings.RobotTop(10, 8), all))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(piOf8), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("red disc"), 0o644))
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "words"), 0o755))
@@ -124,7 +124,7 @@ func policyActs(t *testing.T, saved string, view *media.Image) [][]float64 {
 func TestPolicyRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	view := recordings(t, dir)
+	view := shown(t, dir)
 	file := func(model string) string {
 		return fmt.Sprintf("model: %s\ndata: {paths: [%q], tokenizer: %q, seq_len: 4, split: [1, 0, 0]}\ntrain: {steps: 3, "+
 			"global_batch: 4}\noptimizer: {lr: 1.0e-3}\n", model, filepath.Join(dir, "set"),

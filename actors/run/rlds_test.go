@@ -16,8 +16,8 @@ import (
 func TestRLDSRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	recordings(t, dir)
-	rlds, err := filepath.Abs("../../dataset/format/testdata/rlds")
+	shown(t, dir)
+	rlds, err := filepath.Abs("../../dataset/format/recordings/testdata/rlds")
 	require.NoError(t, err)
 	train := func(more ...string) (losses []float64, err error) {
 		text := fmt.Sprintf("model: {file: %q, overrides: {views: 2}}\n"+

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
@@ -23,18 +23,18 @@ import (
 func TestRobotsTogether(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	view := recordings(t, dir)
+	view := shown(t, dir)
 	img := image.NewRGBA(image.Rect(0, 0, 8, 8))
 	var b bytes.Buffer
 	require.NoError(t, png.Encode(&b, img))
-	other := format.RobotEpisode{Task: "red disc"}
+	other := recordings.RobotEpisode{Task: "red disc"}
 	for k := range 20 {
-		other.Frames = append(other.Frames, format.RobotStep{Images: [][]byte{b.Bytes()},
+		other.Frames = append(other.Frames, recordings.RobotStep{Images: [][]byte{b.Bytes()},
 			State:  []float32{float32(100 * k)},
 			Action: []float32{float32(1000 * k)}})
 	}
-	require.NoError(t, format.WriteRobot(filepath.Join(dir, "other"), format.RobotTop(10, 8),
-		[]format.RobotEpisode{other}))
+	require.NoError(t, recordings.WriteRobot(filepath.Join(dir, "other"), recordings.RobotTop(10, 8),
+		[]recordings.RobotEpisode{other}))
 	train := func(paths string, more ...string) (losses []float64, saved string) {
 		out := t.TempDir()
 		saved = filepath.Join(out, "saved")

@@ -109,7 +109,7 @@ schedule: {warmup_steps: 0}
 func TestScribes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	view := recordings(t, dir)
+	view := shown(t, dir)
 	for _, s := range seers {
 		t.Run(s.folder, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +163,7 @@ func scribeActs(t *testing.T, saved string, view *media.Image) [][]float64 {
 func TestScribeLearns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	view := recordings(t, dir)
+	view := shown(t, dir)
 	words, fast := filepath.Join(dir, "sight"), filepath.Join(dir, "fast")
 	seerWords(t, words, "<|image_pad|>", qwenSight)
 	scribeFAST(t, dir, words, fast)
@@ -233,7 +233,7 @@ policy: {tokens: fast, fast: %q, horizon: 2, normalize: min_max}
 func TestScribeRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	recordings(t, dir)
+	shown(t, dir)
 	words := filepath.Join(dir, "sight")
 	seerWords(t, words, "<|image_pad|>", qwenSight)
 	for _, c := range []struct{ arg, want string }{

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 )
 
 // Corrected are the steps of episodes that a policy acted in, as recordings of what one who knows would have
 // done in each (DAgger, arXiv:1011.0686); of a world without one, of what the policy did, where it
 // succeeded. corrected is which of the two. Every camera must see something in every step.
-func Corrected(s Spec, all []Episode) (out []format.RobotEpisode, corrected bool, err error) {
+func Corrected(s Spec, all []Episode) (out []recordings.RobotEpisode, corrected bool, err error) {
 	for _, e := range all {
 		corrected = corrected || len(e.Scenes) > 0 && e.Scenes[0].Expert != nil
 	}
@@ -18,7 +18,7 @@ func Corrected(s Spec, all []Episode) (out []format.RobotEpisode, corrected bool
 		if e.Lost || len(e.Actions) == 0 || !corrected && !e.Success {
 			continue
 		}
-		r := format.RobotEpisode{Task: e.Task}
+		r := recordings.RobotEpisode{Task: e.Task}
 		for i, action := range e.Actions {
 			c := e.Scenes[i]
 			if corrected {
@@ -26,7 +26,7 @@ func Corrected(s Spec, all []Episode) (out []format.RobotEpisode, corrected bool
 					return nil, true, errors.New("the world has an expert in some steps alone")
 				}
 			}
-			f := format.RobotStep{State: narrow(c.State), Action: narrow(action)}
+			f := recordings.RobotStep{State: narrow(c.State), Action: narrow(action)}
 			for k, v := range c.Views {
 				if v == nil {
 					return nil, corrected, errors.New("camera " + s.Cameras[k] + " sees nothing in some steps")
@@ -53,10 +53,10 @@ func narrow(v []float64) []float32 {
 
 // Set is what recordings of the world have in common: its cameras under the names of columns, of the size of
 // what they saw first.
-func (s Spec) Set(all []Episode) format.RobotSet {
-	set := format.RobotSet{FPS: s.FPS}
+func (s Spec) Set(all []Episode) recordings.RobotSet {
+	set := recordings.RobotSet{FPS: s.FPS}
 	for i, c := range s.Cameras {
-		camera := format.RobotCamera{Column: column(c)}
+		camera := recordings.RobotCamera{Column: column(c)}
 		for _, e := range all {
 			if len(e.Scenes) > 0 && e.Scenes[0].Views[i] != nil {
 				camera.Height, camera.Width = e.Scenes[0].Views[i].H, e.Scenes[0].Views[i].W

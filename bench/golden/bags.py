@@ -1,4 +1,4 @@
-"""Golden data of bags of ROS 2: dataset/format/testdata/mcap/, written and read by the Python packages mcap and mcap-ros2-support. Messages of
+"""Golden data of bags of ROS 2: dataset/format/recordings/testdata/mcap/, written and read by the Python packages mcap and mcap-ros2-support. Messages of
 unequal rates, two of them out of order; chunks by zstd, lz4 and none; pixels and files of pictures; a task that changes. golden.json has
 what each topic said last at or before each frame of some rates, by the package's own reader.
 
@@ -16,7 +16,7 @@ from mcap_ros2.reader import read_ros2_messages
 from mcap_ros2.writer import Writer
 from PIL import Image
 
-OUT = pathlib.Path("dataset/format/testdata/mcap")
+OUT = pathlib.Path("dataset/format/recordings/testdata/mcap")
 SEP = "\n" + "=" * 80 + "\n"
 TIME = SEP + "MSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n"
 HEADER = SEP + "MSG: std_msgs/Header\nbuiltin_interfaces/Time stamp\nstring frame_id\n" + TIME

@@ -1,4 +1,4 @@
-"""A small data set that lerobot itself writes, and what it reads of it: dataset/format/testdata/lerobot3/, with items.json.
+"""A small data set that lerobot itself writes, and what it reads of it: dataset/format/recordings/testdata/lerobot3/, with items.json.
 
 Run from the repository's root: python bench/golden/lerobot_set.py, with lerobot 0.4.4.
 """
@@ -10,7 +10,7 @@ import shutil
 import numpy
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-OUT = pathlib.Path("dataset/format/testdata/lerobot3")
+OUT = pathlib.Path("dataset/format/recordings/testdata/lerobot3")
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Golden data of RLDS: dataset/format/testdata/rlds/, two files of records as TensorFlow Datasets lays them out, written by the package tfrecord 1.14 (protobuf 3), and
+"""Golden data of RLDS: dataset/format/recordings/testdata/rlds/, two files of records as TensorFlow Datasets lays them out, written by the package tfrecord 1.14 (protobuf 3), and
 what NumPy says of them. From the repository: python bench/golden/rlds.py"""
 
 import io
@@ -9,7 +9,7 @@ import numpy as np
 import tfrecord
 from PIL import Image
 
-OUT = pathlib.Path("dataset/format/testdata/rlds")
+OUT = pathlib.Path("dataset/format/recordings/testdata/rlds")
 OUT.mkdir(parents=True, exist_ok=True)
 rng = np.random.default_rng(3)
 node = lambda kind, **more: {"pythonClassName": f"tensorflow_datasets.core.features.{kind}"} | more

@@ -40,7 +40,7 @@ type Annotations struct {
 	Room func(entry, bytes int64)
 
 	kind    *SampleType // nil for a name that is not known
-	records records
+	records Records
 	buffers sync.Pool
 }
 

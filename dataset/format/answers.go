@@ -11,7 +11,7 @@ import (
 // by the format's name. Write makes dir/file of the documents' parts "json", and source reads records under
 // the name of their file, in which secrets are hidden.
 func ofRecords(name, doc string, kind dataset.Kind, file string,
-	source func(r records, name string) dataset.Source) dataset.Format {
+	source func(r Records, name string) dataset.Source) dataset.Format {
 	return dataset.Format{Name: name, Doc: doc, Kind: kind,
 		Match: func(path string, head []byte) bool {
 			return holdsObjects(path, head, name)

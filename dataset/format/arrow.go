@@ -55,7 +55,7 @@ var _ = dataset.Register(dataset.Format{
 })
 
 var _ = registerTable(tableFormat{isArrow, arrowColumns,
-	func(path string, o dataset.Options) (records, error) { return openArrowFile(path, o) }})
+	func(path string, o dataset.Options) (Records, error) { return openArrowFile(path, o) }})
 
 // What Arrow's files begin with: the file format, what frames messages in both, and Feather of version
 // 1, which is another format.
@@ -67,7 +67,7 @@ const (
 )
 
 func isArrow(path string, head []byte) bool {
-	return hasSuffix(path, ".arrow", ".arrows", ".feather", ".ipc") || bytes.HasPrefix(head, []byte(arrowMagic)) ||
+	return HasSuffix(path, ".arrow", ".arrows", ".feather", ".ipc") || bytes.HasPrefix(head, []byte(arrowMagic)) ||
 		len(head) > 8 && bytes.HasPrefix(head, []byte(arrowFrame)) && head[7] == 0 || // a stream's first message, no text
 		bytes.HasPrefix(head, []byte(feather1Magic))
 }
@@ -134,7 +134,7 @@ func openArrowFile(path string, o dataset.Options) (*arrowFile, error) {
 	}
 	a := &arrowFile{rowGroups: newRowGroups(f, o)}
 	a.decode = a.rows
-	if a.print, err = fingerprintFile(f, f.Size(), o.Full); err == nil {
+	if a.print, err = FingerprintFile(f, f.Size(), o.Full); err == nil {
 		if err = guard(a.readSchema); err == nil {
 			err = guard(a.walk)
 		}

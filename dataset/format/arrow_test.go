@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 // arrowFiles is the folder of bench/golden/arrow_files.py: the small set, or the one that LFACTOR_ARROW
@@ -35,7 +36,7 @@ func TestArrow(t *testing.T) {
 		require.NoError(t, err)
 		path, err := filepath.Glob(strings.TrimSuffix(want, ".want") + ".[af]*")
 		require.NoError(t, err)
-		s := open(t, path[0], dataset.Options{})
+		s := formattest.Open(t, path[0], dataset.Options{})
 		lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 		require.Equal(t, int64(len(lines)), s.Len(), path[0])
 		for k := range lines {
@@ -68,11 +69,11 @@ func TestArrowStreamNamed(t *testing.T) {
 			continue
 		}
 		streams++
-		want := readAll(t, open(t, from, dataset.Options{}))
+		want := formattest.ReadAll(t, formattest.Open(t, from, dataset.Options{}))
 		for _, name := range []string{"x.arrows", "x.bin2", "x"} {
 			path := filepath.Join(t.TempDir(), name)
 			require.NoError(t, os.WriteFile(path, b, 0o600))
-			have := readAll(t, open(t, path, dataset.Options{}))
+			have := formattest.ReadAll(t, formattest.Open(t, path, dataset.Options{}))
 			require.Len(t, have, len(want))
 			for i := range have {
 				require.Equal(t, want[i].Text, have[i].Text)
@@ -84,7 +85,7 @@ func TestArrowStreamNamed(t *testing.T) {
 
 // A folder of save_to_disk is its shards, in their order, and not what was computed beside them.
 func TestArrowSaved(t *testing.T) {
-	docs := readAll(t, open(t, filepath.Join("testdata", "arrow", "saved"), dataset.Options{}))
+	docs := formattest.ReadAll(t, formattest.Open(t, filepath.Join("testdata", "arrow", "saved"), dataset.Options{}))
 	require.Len(t, docs, 25)
 	require.Equal(t, "row 24 é", docs[24].Text)
 }
@@ -207,7 +208,7 @@ func TestArrowBehindEnd(t *testing.T) {
 	require.ErrorContains(t, err, fmt.Sprintf("%d bytes follow the end of the stream at byte %d", len(good),
 		len(good)-8))
 	require.NoError(t, os.WriteFile(path, good[:len(good)-8], 0o600))
-	require.NoError(t, open(t, path, dataset.Options{}).Close())
+	require.NoError(t, formattest.Open(t, path, dataset.Options{}).Close())
 }
 
 // Rows that a record batch announces are held to what can be decoded and to its first column.

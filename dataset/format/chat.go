@@ -98,7 +98,7 @@ func registerChat(name, doc string, read shape, write func(dataset.Document) any
 
 // chats are conversations in records.
 type chats struct {
-	records
+	Records
 	name, format string
 	read         shape
 	tags         dataset.Tags
@@ -110,7 +110,7 @@ func (c *chats) Kind() dataset.Kind { return dataset.KindChat }
 // Columns implements dataset.Columned.
 func (c *chats) Columns(i int64) ([]byte, dataset.Place, error) { return c.Record(i) }
 
-func (c *chats) Fingerprint() string { return HashOf(c.records.Fingerprint(), c.format, c.tags) }
+func (c *chats) Fingerprint() string { return HashOf(c.Records.Fingerprint(), c.format, c.tags) }
 
 // Read reads a conversation and its tools. One without messages counts as a bad sample.
 func (c *chats) Read(i int64) (dataset.Document, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
@@ -45,15 +46,15 @@ func TestCompressedRecords(t *testing.T) {
 		strings.Join(lines, ",\n") + "]", "c.jsonl": strings.Join(chats, "\n")} {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		want := open(t, path, dataset.Options{})
-		docs := readAll(t, want)
+		want := formattest.Open(t, path, dataset.Options{})
+		docs := formattest.ReadAll(t, want)
 		require.Len(t, docs, 3000)
 		for ending, b := range squeezed(t, text) {
 			require.NoError(t, os.WriteFile(path+ending, b, 0o600))
 			for _, o := range []dataset.Options{{}, {IndexDir: t.TempDir()}} {
-				s := open(t, path+ending, o)
+				s := formattest.Open(t, path+ending, o)
 				require.Equal(t, want.Kind(), s.Kind(), name+ending)
-				require.Equal(t, docs, readAll(t, s), name+ending)
+				require.Equal(t, docs, formattest.ReadAll(t, s), name+ending)
 				d, err := s.Read(1500)
 				require.NoError(t, err)
 				require.Equal(t, docs[1500].Text, d.Text)
@@ -68,7 +69,7 @@ func TestCompressedRecords(t *testing.T) {
 // TestParquetCodecs: all codecs are read. The files are pyarrow's.
 func TestParquetCodecs(t *testing.T) {
 	for _, codec := range []string{"snappy", "gzip", "brotli", "zstd", "none", "lz4"} {
-		docs := readAll(t, open(t, filepath.Join("testdata", "codecs", codec+".parquet"), dataset.Options{}))
+		docs := formattest.ReadAll(t, formattest.Open(t, filepath.Join("testdata", "codecs", codec+".parquet"), dataset.Options{}))
 		require.Len(t, docs, 40)
 		require.Equal(t, "row 39 abc abc abc abc ", docs[39].Text)
 	}
@@ -78,10 +79,10 @@ func TestParquetCodecs(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	require.NoError(t, parquet.WriteFile(path, []row{{"o", "one"}, {"p", "two"}}))
-	d, err := open(t, path, dataset.Options{}).Read(1)
+	d, err := formattest.Open(t, path, dataset.Options{}).Read(1)
 	require.NoError(t, err)
 	require.Equal(t, "two", d.Text)
-	d, err = open(t, path, dataset.Options{TextKey: "other"}).Read(1)
+	d, err = formattest.Open(t, path, dataset.Options{TextKey: "other"}).Read(1)
 	require.NoError(t, err)
 	require.Equal(t, "p", d.Text)
 }
@@ -106,7 +107,7 @@ func TestLinks(t *testing.T) {
 	require.ErrorContains(t, err, "without a main revision")
 	require.NoError(t, os.WriteFile(filepath.Join(hub, "refs", "main"), []byte("0123abc"), 0o600))
 	texts := func(path string) (out []string) {
-		for _, d := range readAll(t, open(t, path, dataset.Options{})) {
+		for _, d := range formattest.ReadAll(t, formattest.Open(t, path, dataset.Options{})) {
 			out = append(out, d.Text)
 		}
 		return out
@@ -133,7 +134,7 @@ func TestFullFingerprint(t *testing.T) {
 	print := func(name, text string, full bool) string {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		return open(t, path, dataset.Options{Full: full}).Fingerprint()
+		return formattest.Open(t, path, dataset.Options{Full: full}).Fingerprint()
 	}
 	for _, name := range []string{"a.jsonl", "a.txt"} {
 		edited := text[:300_000] + "b" + text[300_001:]

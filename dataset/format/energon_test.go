@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 func energonSet(t *testing.T, meta map[string]string) string {
@@ -106,7 +107,7 @@ func TestEnergon(t *testing.T) {
 			[]string{"x/b txt", "x/c txt", "x/e txt", "x/f txt"}},
 	} {
 		dir := energonSet(t, map[string]string{"split.yaml": c.split})
-		require.Equal(t, c.want, outcomesOf(t, open(t, dir, dataset.Options{Split: c.part})))
+		require.Equal(t, c.want, outcomesOf(t, formattest.Open(t, dir, dataset.Options{Split: c.part})))
 	}
 }
 

@@ -12,20 +12,20 @@ import (
 // Records of TensorFlow: a file of them (TFRecord), and what tf.Example says in protocol buffers' wire form.
 // Source: tensorflow/core/example/example.proto and feature.proto, tensorflow/core/lib/io/record_writer.cc.
 
-// exampleFeature is a feature of an example: one of its lists has values.
-type exampleFeature struct {
-	bytes  [][]byte
-	floats []float32
-	ints   []int64
+// ExampleFeature is a feature of an example: one of its lists has values.
+type ExampleFeature struct {
+	Bytes  [][]byte
+	Floats []float32
+	Ints   []int64
 }
 
-// numbers are those of a feature of floats or integers.
-func (f *exampleFeature) numbers() []float64 {
+// Numbers are those of a feature of floats or integers.
+func (f *ExampleFeature) Numbers() []float64 {
 	var out []float64
-	for _, v := range f.floats {
+	for _, v := range f.Floats {
 		out = append(out, float64(v))
 	}
-	for _, v := range f.ints {
+	for _, v := range f.Ints {
 		out = append(out, float64(v))
 	}
 	return out
@@ -78,11 +78,11 @@ func wire(b []byte, f func(field int, payload []byte, v uint64) error) error {
 	return nil
 }
 
-// parseExample reads an example's features by their names. Bytes are those of b.
-func parseExample(b []byte) (map[string]*exampleFeature, error) {
-	out := map[string]*exampleFeature{}
+// ParseExample reads an example's features by their names. Bytes are those of b.
+func ParseExample(b []byte) (map[string]*ExampleFeature, error) {
+	out := map[string]*ExampleFeature{}
 	entry := func(_ int, b []byte, _ uint64) error {
-		name, f := "", &exampleFeature{}
+		name, f := "", &ExampleFeature{}
 		err := wire(b, func(field int, p []byte, _ uint64) error {
 			switch field {
 			case 1:
@@ -104,25 +104,25 @@ func parseExample(b []byte) (map[string]*exampleFeature, error) {
 }
 
 // parse reads a feature: lists are packed or not.
-func (f *exampleFeature) parse(b []byte) error {
+func (f *ExampleFeature) parse(b []byte) error {
 	return wire(b, func(kind int, list []byte, _ uint64) error {
 		return wire(list, func(_ int, p []byte, v uint64) error {
 			switch {
 			case kind == 1:
-				f.bytes = append(f.bytes, p)
+				f.Bytes = append(f.Bytes, p)
 			case kind == 2 && len(p)%4 == 0:
 				for ; len(p) > 0; p = p[4:] {
-					f.floats = append(f.floats, math.Float32frombits(binary.LittleEndian.Uint32(p)))
+					f.Floats = append(f.Floats, math.Float32frombits(binary.LittleEndian.Uint32(p)))
 				}
 			case kind == 3 && p == nil:
-				f.ints = append(f.ints, int64(v))
+				f.Ints = append(f.Ints, int64(v))
 			case kind == 3:
 				for len(p) > 0 {
 					v, n := binary.Uvarint(p)
 					if n <= 0 {
 						return errWire
 					}
-					f.ints, p = append(f.ints, int64(v)), p[n:]
+					f.Ints, p = append(f.Ints, int64(v)), p[n:]
 				}
 			default:
 				return errWire
@@ -132,14 +132,14 @@ func (f *exampleFeature) parse(b []byte) error {
 	})
 }
 
-// recordPlace is where a record of a file lies.
-type recordPlace struct{ at, size int64 }
+// RecordPlace is where a record of a file lies.
+type RecordPlace struct{ At, Size int64 }
 
 // castagnoli is the polynomial of records' sums.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is the sum of bytes as records have it.
-func masked(b []byte) uint32 {
+// Masked is the sum of bytes as records have it.
+func Masked(b []byte) uint32 {
 	c := crc32.Checksum(b, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8
 }
@@ -147,34 +147,34 @@ func masked(b []byte) uint32 {
 // recordHead is the length of a record and its sum, recordTail the sum of its bytes.
 const recordHead, recordTail = 12, 4
 
-// recordsIn lists the records of a file of so many bytes, by their lengths alone.
-func recordsIn(r io.ReaderAt, size int64) (out []recordPlace, err error) {
+// RecordsIn lists the records of a file of so many bytes, by their lengths alone.
+func RecordsIn(r io.ReaderAt, size int64) (out []RecordPlace, err error) {
 	var head [recordHead]byte
 	for at := int64(0); at < size; {
 		if _, err := r.ReadAt(head[:], at); err != nil {
 			return nil, fmt.Errorf("record %d at byte %d is cut off", len(out), at)
 		}
 		n := binary.LittleEndian.Uint64(head[:8])
-		if masked(head[:8]) != binary.LittleEndian.Uint32(head[8:]) {
+		if Masked(head[:8]) != binary.LittleEndian.Uint32(head[8:]) {
 			return nil, fmt.Errorf("record %d at byte %d: the sum of its length is another", len(out), at)
 		}
 		if n > uint64(size-at-recordHead-recordTail) || size-at < recordHead+recordTail {
 			return nil, fmt.Errorf("record %d at byte %d is cut off", len(out), at)
 		}
-		out = append(out, recordPlace{at + recordHead, int64(n)})
+		out = append(out, RecordPlace{at + recordHead, int64(n)})
 		at += recordHead + int64(n) + recordTail
 	}
 	return out, nil
 }
 
-// recordAt reads a record and holds it to its sum.
-func recordAt(r io.ReaderAt, p recordPlace) ([]byte, error) {
-	b := make([]byte, p.size+recordTail)
-	if _, err := r.ReadAt(b, p.at); err != nil {
+// RecordAt reads a record and holds it to its sum.
+func RecordAt(r io.ReaderAt, p RecordPlace) ([]byte, error) {
+	b := make([]byte, p.Size+recordTail)
+	if _, err := r.ReadAt(b, p.At); err != nil {
 		return nil, err
 	}
-	if masked(b[:p.size]) != binary.LittleEndian.Uint32(b[p.size:]) {
+	if Masked(b[:p.Size]) != binary.LittleEndian.Uint32(b[p.Size:]) {
 		return nil, errors.New("its sum is another: the file is damaged")
 	}
-	return b[:p.size], nil
+	return b[:p.Size], nil
 }

@@ -10,7 +10,7 @@ import (
 
 // filled are rows of a table, whose objects all have the keys of all of them: in messages and tools the keys
 // that are null were filled in, so they are left out, as TRL does (remove_none_values).
-type filled struct{ records }
+type filled struct{ Records }
 
 // filledColumns are those that hold messages or tools.
 var filledColumns = []string{"messages", "conversations", "prompt", "completion", "chosen", "rejected", "tools",
@@ -18,7 +18,7 @@ var filledColumns = []string{"messages", "conversations", "prompt", "completion"
 
 // Record implements records.
 func (f filled) Record(i int64) ([]byte, dataset.Place, error) {
-	b, place, err := f.records.Record(i)
+	b, place, err := f.Records.Record(i)
 	if err != nil {
 		return b, place, err
 	}

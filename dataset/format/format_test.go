@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 // sampleDocs are documents that a format of the given kind must carry.
@@ -56,8 +57,6 @@ func sampleDocs(k dataset.Kind) (out []dataset.Document) {
 			d.Key = fmt.Sprint(i)
 			d.Parts = []dataset.Part{{Name: "json", Bytes: []byte(fmt.Sprintf(
 				`{"prompt":"q%d","completion":"yes%s","label":%v}`, i, strings.Repeat(" ä", i%5), i%2 == 0))}}
-		case dataset.KindEpisodes:
-			d = episodeOf(i)
 		case dataset.KindParts:
 			d.Key = fmt.Sprintf("dir.v1/%04d", i)
 			for j, name := range []string{"jpg", "cls", "0.json"}[:1+i%3] {
@@ -75,28 +74,7 @@ func sampleDocs(k dataset.Kind) (out []dataset.Document) {
 	return out
 }
 
-func readAll(t testing.TB, s dataset.Source) (out []dataset.Document) {
-	t.Helper()
-	for i := range s.Len() {
-		d, err := s.Read(i)
-		require.NoError(t, err)
-		require.NotEmpty(t, d.Place.File)
-		d.Place = dataset.Place{}
-		out = append(out, d)
-	}
-	return out
-}
-
-func open(t testing.TB, path string, o dataset.Options) dataset.Source {
-	t.Helper()
-	s, err := dataset.Open(path, o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
-
-// Every format gives back what it wrote, named or recognised by itself, in any order, and tells changed data
-// apart.
+// TestRoundTripClaims holds every format to formattest.RoundTrip.
 func TestRoundTripClaims(t *testing.T) {
 	require.GreaterOrEqual(t, len(dataset.Formats()), 7)
 	for _, f := range dataset.Formats() {
@@ -104,58 +82,7 @@ func TestRoundTripClaims(t *testing.T) {
 			require.Equal(t, "imagefolder", f.Name, "it has tests of its own")
 			continue
 		}
-		docs := sampleDocs(f.Kind)
-		path, o, err := f.Write(t.TempDir(), docs)
-		require.NoError(t, err, f.Name)
-		require.NotEmpty(t, f.Doc)
-		var prints []string
-		for _, name := range []string{f.Name, ""} {
-			o.Format = name
-			for _, o.IndexDir = range []string{"", t.TempDir()} {
-				s := open(t, path, o)
-				require.Equal(t, f.Kind, s.Kind())
-				require.Equal(t, docs, readAll(t, s), "%s, named %q", f.Name, name)
-				for i := range s.Len() {
-					d, err := s.Read(s.Len() - 1 - i)
-					require.NoError(t, err)
-					d.Place = dataset.Place{}
-					require.Equal(t, docs[s.Len()-1-i], d)
-				}
-				requireSizes(t, s, docs)
-				prints = append(prints, s.Fingerprint())
-			}
-		}
-		other, o, err := f.Write(t.TempDir(), docs[:22])
-		require.NoError(t, err)
-		require.NotEqual(t, prints[0], open(t, other, o).Fingerprint(), f.Name)
-		require.Equal(t, []string{prints[0], prints[0], prints[0], prints[0]}, prints, f.Name)
-	}
-}
-
-// requireSizes checks the sizes that a source of texts or tokens knows of its documents: all do, since long
-// documents are cut by them. Parts of tokens are those of the whole.
-func requireSizes(t *testing.T, s dataset.Source, docs []dataset.Document) {
-	t.Helper()
-	if s.Kind() != dataset.KindText && s.Kind() != dataset.KindTokens {
-		return
-	}
-	for from := range docs {
-		sizes := make([]int64, len(docs)-from)
-		require.NoError(t, s.(dataset.Sized).Sizes(int64(from), sizes), s.Name())
-		for k, size := range sizes {
-			d := docs[from+k]
-			if s.Kind() == dataset.KindText {
-				require.GreaterOrEqual(t, size, int64(len(d.Text)), s.Name())
-				continue
-			}
-			require.Equal(t, int64(len(d.Tokens)), size, s.Name())
-			for a := range size + 1 {
-				part, err := s.(dataset.Parted).ReadPart(int64(from+k), a, max(a, min(size, 2*a)))
-				require.NoError(t, err)
-				require.Equal(t, append([]int32{}, d.Tokens[a:max(a, min(size, 2*a))]...),
-					append([]int32{}, part.Tokens...))
-			}
-		}
+		formattest.RoundTrip(t, f, sampleDocs(f.Kind))
 	}
 }
 
@@ -202,7 +129,7 @@ func TestBadDocuments(t *testing.T) {
 		{"none.txt", "", dataset.Options{Documents: "line"}, []string{"0: the file is empty"}},
 	} {
 		path := write(c.name, c.content)
-		s := open(t, path, c.o)
+		s := formattest.Open(t, path, c.o)
 		var got []string
 		for i := range s.Len() {
 			d, err := s.Read(i)
@@ -232,7 +159,7 @@ func TestHugeLine(t *testing.T) {
 	require.NoError(t, f.Close())
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	s := open(t, path, dataset.Options{})
+	s := formattest.Open(t, path, dataset.Options{})
 	require.Equal(t, int64(3), s.Len())
 	_, err = s.Read(1)
 	runtime.ReadMemStats(&after)
@@ -255,7 +182,7 @@ func TestOpenRefuses(t *testing.T) {
 		o    dataset.Options
 		want string
 	}{
-		{path, dataset.Options{}, "looks like none of the data formats alpaca, arrow, completion, energon, hdf5, imagefolder, job, jsonl"},
+		{path, dataset.Options{}, "looks like none of the data formats alpaca, arrow, completion, energon, imagefolder, job, jsonl"},
 		{path, dataset.Options{Format: "csv"}, `no data format is named "csv"; there are alpaca`},
 		{filepath.Join(dir, "no.jsonl"), dataset.Options{}, "no such file"},
 		{dir, dataset.Options{}, "no file matches *.txt"},
@@ -283,7 +210,7 @@ func TestTextDirectory(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(fmt.Sprint(i)+"\n\nz"), 0o600))
 	}
 	texts := func(path string, o dataset.Options) (out []string) {
-		for _, d := range readAll(t, open(t, path, o)) {
+		for _, d := range formattest.ReadAll(t, formattest.Open(t, path, o)) {
 			out = append(out, d.Text)
 		}
 		return out
@@ -306,7 +233,7 @@ func TestOpenDataPath(t *testing.T) {
 		"testdata/ids_int8"}, dataset.Options{})
 	require.NoError(t, err)
 	require.Equal(t, []float64{0.25, 3}, []float64{got[0].Weight, got[1].Weight})
-	docs := readAll(t, got[0].Source)
+	docs := formattest.ReadAll(t, got[0].Source)
 	require.Equal(t, []dataset.Document{{Text: "1"}, {Text: "0"}}, docs)
 	for _, g := range got {
 		require.NoError(t, g.Source.Close())
@@ -324,7 +251,7 @@ func TestIndexFile(t *testing.T) {
 	dir, path := t.TempDir(), filepath.Join(t.TempDir(), "a.jsonl")
 	read := func(want ...string) {
 		t.Helper()
-		s := open(t, path, dataset.Options{IndexDir: dir})
+		s := formattest.Open(t, path, dataset.Options{IndexDir: dir})
 		require.Equal(t, int64(len(want)), s.Len())
 		for i, w := range want {
 			d, err := s.Read(int64(i))
@@ -357,9 +284,9 @@ func TestIndexFile(t *testing.T) {
 func TestMegatronGolden(t *testing.T) {
 	want := [][]int32{{1, 2, 3}, {4, 5, 6}, nil, {7, 8, 9, 10}, nil}
 	for _, typ := range []string{"uint8", "int8", "int16", "int32", "int64", "uint16"} {
-		s := open(t, "testdata/ids_"+typ, dataset.Options{})
+		s := formattest.Open(t, "testdata/ids_"+typ, dataset.Options{})
 		var got [][]int32
-		for _, d := range readAll(t, s) {
+		for _, d := range formattest.ReadAll(t, s) {
 			got = append(got, d.Tokens)
 		}
 		require.Equal(t, want, got, typ)
@@ -386,7 +313,7 @@ func TestMegatronGolden(t *testing.T) {
 	require.NoError(t, big.Add([]int32{70000}))
 	big.EndDocument()
 	require.NoError(t, big.Close())
-	require.Equal(t, []int32{70000}, readAll(t, open(t, prefix, dataset.Options{}))[0].Tokens)
+	require.Equal(t, []int32{70000}, formattest.ReadAll(t, formattest.Open(t, prefix, dataset.Options{}))[0].Tokens)
 }
 
 func TestMegatronDamage(t *testing.T) {
@@ -437,7 +364,7 @@ func TestMegatronDamage(t *testing.T) {
 // Parquet files of pyarrow: pages, row groups, compressions, nulls, nested conversations.
 func TestParquetGolden(t *testing.T) {
 	for _, name := range []string{"texts", "texts_indexed"} {
-		s := open(t, "testdata/"+name+".parquet", dataset.Options{})
+		s := formattest.Open(t, "testdata/"+name+".parquet", dataset.Options{})
 		require.Equal(t, int64(500), s.Len())
 		for _, i := range []int64{499, 0, 250, 119, 120, 121, 7} {
 			d, err := s.Read(i)
@@ -447,21 +374,21 @@ func TestParquetGolden(t *testing.T) {
 			require.Equal(t, i, d.Place.Offset)
 		}
 	}
-	s := open(t, "testdata/holes.parquet", dataset.Options{TextKey: "body"})
+	s := formattest.Open(t, "testdata/holes.parquet", dataset.Options{TextKey: "body"})
 	_, err := s.Read(1)
 	require.ErrorContains(t, err, `row 1: column "body" is null`)
 	d, err := s.Read(2)
 	require.NoError(t, err)
 	require.Equal(t, "", d.Text)
 
-	chats := open(t, "testdata/chats.parquet", dataset.Options{})
+	chats := formattest.Open(t, "testdata/chats.parquet", dataset.Options{})
 	require.Equal(t, dataset.KindChat, chats.Kind())
-	for i, d := range readAll(t, chats) {
+	for i, d := range formattest.ReadAll(t, chats) {
 		require.Equal(t, []dataset.Message{{Role: "user", Content: fmt.Sprintf("Q%d", i)},
 			{Role: "assistant", Content: strings.Repeat(fmt.Sprintf("A%d\n", i), i%4+1)}}, d.Messages)
 		require.Equal(t, i%5 == 0, d.Tools != nil)
 	}
-	rows, err := openRows("testdata/odd.parquet", dataset.Options{})
+	rows, err := OpenRows("testdata/odd.parquet", dataset.Options{})
 	require.NoError(t, err)
 	for i, want := range []string{
 		`{"conversations":[{"from":"human","value":"hi"},{"from":"gpt","value":null}],"meta":{"x":[1,2],"y":true}}`,
@@ -556,7 +483,7 @@ func TestChatShapes(t *testing.T) {
 	} {
 		path := filepath.Join(dir, fmt.Sprintf("%d.jsonl", i))
 		require.NoError(t, os.WriteFile(path, []byte(c.line), 0o600))
-		d, err := open(t, path, c.o).Read(0)
+		d, err := formattest.Open(t, path, c.o).Read(0)
 		if c.bad != "" {
 			var bad *dataset.BadSample
 			require.True(t, errors.As(err, &bad), "%s: %v", c.line, err)

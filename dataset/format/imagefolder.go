@@ -104,7 +104,7 @@ type imageFolder struct {
 }
 
 func openImageFolder(dir string, o dataset.Options) (dataset.Source, error) {
-	if err := onDisk(dir, "imagefolder"); err != nil {
+	if err := OnDisk(dir, "imagefolder"); err != nil {
 		return nil, err
 	}
 	f := &imageFolder{dir: dir, limit: o.Limit(), rows: map[string]map[string]json.RawMessage{}}

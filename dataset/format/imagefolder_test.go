@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 // folderOf writes files by their names.
@@ -63,7 +64,7 @@ func TestImageFolder(t *testing.T) {
 		"texts beside": {map[string]string{"a.jpg": "A", "a.txt": "one", "b.png": "B", "b.caption": "two", "c.gif": "C", ".hidden": ""},
 			[]map[string]string{{"jpg": "A", "txt": "one"}, {"png": "B", "txt": "two"}, {"gif": "C"}}},
 	} {
-		s := open(t, folderOf(t, c.files), dataset.Options{})
+		s := formattest.Open(t, folderOf(t, c.files), dataset.Options{})
 		require.Equal(t, dataset.KindParts, s.Kind(), name)
 		require.Equal(t, int64(len(c.want)), s.Len(), name)
 		for i, want := range c.want {
@@ -78,7 +79,7 @@ func TestImageFolder(t *testing.T) {
 func TestImageFolderBad(t *testing.T) {
 	dir := folderOf(t, map[string]string{"metadata.jsonl": `{"file_name": "a.jpg", "text": "x"}` + "\n" + `{"file_name": "gone.jpg"}`,
 		"a.jpg": "A", "unsaid.jpg": "U"})
-	s := open(t, dir, dataset.Options{})
+	s := formattest.Open(t, dir, dataset.Options{})
 	require.Equal(t, int64(3), s.Len())
 	_, err := s.Read(0)
 	require.NoError(t, err)
@@ -95,7 +96,7 @@ func TestImageFolderBad(t *testing.T) {
 		require.ErrorContains(t, err, why)
 	}
 	// a folder of texts with a picture is one of texts
-	s = open(t, folderOf(t, map[string]string{"a.txt": "one", "b.txt": "two", "logo.png": "P"}), dataset.Options{})
+	s = formattest.Open(t, folderOf(t, map[string]string{"a.txt": "one", "b.txt": "two", "logo.png": "P"}), dataset.Options{})
 	require.Equal(t, dataset.KindText, s.Kind())
 }
 

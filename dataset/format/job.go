@@ -19,7 +19,7 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "a job of `lfactor data ingest`, read without converting first",
 	Kind: dataset.KindParts,
 	Match: func(path string, head []byte) bool {
-		return hasSuffix(path, ".yaml", ".yml") && bytes.Contains(head, []byte("sources:")) &&
+		return HasSuffix(path, ".yaml", ".yml") && bytes.Contains(head, []byte("sources:")) &&
 			!bytes.Contains(head, []byte("Metadataset"))
 	},
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {

@@ -18,7 +18,7 @@ var _ = dataset.Register(dataset.Format{
 	},
 	Reads: holdsJSON,
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {
-		r, err := openJSON(path, o)
+		r, err := OpenJSON(path, o)
 		if err != nil {
 			return nil, err
 		}
@@ -36,13 +36,13 @@ var _ = dataset.Register(dataset.Format{
 
 // texts are the texts of records.
 type texts struct {
-	records
+	Records
 	name, key string
 }
 
 // newTexts makes a source of texts from records; the text is under the key "text" unless another is
 // given.
-func newTexts(name string, r records, o dataset.Options) *texts {
+func newTexts(name string, r Records, o dataset.Options) *texts {
 	if o.TextKey == "" {
 		o.TextKey = "text"
 	}
@@ -51,11 +51,11 @@ func newTexts(name string, r records, o dataset.Options) *texts {
 
 func (t *texts) Name() string        { return t.name }
 func (t *texts) Kind() dataset.Kind  { return dataset.KindText }
-func (t *texts) Fingerprint() string { return HashOf(t.records.Fingerprint(), t.key) }
+func (t *texts) Fingerprint() string { return HashOf(t.Records.Fingerprint(), t.key) }
 
 // Sizes implements dataset.Sized.
 func (t *texts) Sizes(from int64, out []int64) error {
-	if s, ok := t.records.(dataset.Sized); ok {
+	if s, ok := t.Records.(dataset.Sized); ok {
 		return s.Sizes(from, out)
 	}
 	return dataset.ErrNoSizes

@@ -12,17 +12,17 @@ import (
 // label says whether the answer is a good one.
 var _ = dataset.Register(ofRecords("judged",
 	"answers as {prompt, completion, label}, each of which is good or bad", dataset.KindJudged,
-	"judged.jsonl", func(r records, name string) dataset.Source { return &judged{r, name} }))
+	"judged.jsonl", func(r Records, name string) dataset.Source { return &judged{r, name} }))
 
 // judged are records of one answer each.
 type judged struct {
-	records
+	Records
 	name string
 }
 
 func (j *judged) Name() string        { return j.name }
 func (j *judged) Kind() dataset.Kind  { return dataset.KindJudged }
-func (j *judged) Fingerprint() string { return HashOf(j.records.Fingerprint(), "judged") }
+func (j *judged) Fingerprint() string { return HashOf(j.Records.Fingerprint(), "judged") }
 
 // otherTries bounds how far the answer to another prompt is looked for where records are bad.
 const otherTries = 64

@@ -37,8 +37,8 @@ type killCheckpoint struct {
 // goes into the ledger, and now and then the position is saved.
 func readShards(t *testing.T, dir string, readers, ranks int, last int64) {
 	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{
-		{Source: open(t, dir+"/a-*.tar", dataset.Options{}), Weight: 2},
-		{Source: open(t, dir+"/b.tar", dataset.Options{}), Weight: 1}},
+		{Source: formattest.Open(t, dir+"/a-*.tar", dataset.Options{}), Weight: 2},
+		{Source: formattest.Open(t, dir+"/b.tar", dataset.Options{}), Weight: 1}},
 		Mode: dataset.ModeSFT, SeqLen: 96, EOD: -1, Window: 16, OrderWindow: 40, MicroBatch: 1,
 		GlobalBatch: 4, Readers: readers, Seed: 3, Budget: dataset.Budget{Count: 1 << 40},
 		Packing: dataset.PackLargestFit, Samples: &VisionEncoder{Chat: formattest.Letters{}, Expander: formattest.PerByte{}}}, nil)

@@ -15,7 +15,7 @@ var _ = dataset.Refuse(func(path string, head []byte) string {
 		"pyarrow.feather.write_feather, or as Parquet"
 	switch {
 	case head == nil && machine.Exists(filepath.Join(path, "_versions")) &&
-		(hasSuffix(path, ".lance") || machine.Exists(filepath.Join(path, "data"))):
+		(HasSuffix(path, ".lance") || machine.Exists(filepath.Join(path, "data"))):
 		return "it is a data set of Lance" + wayOut
 	case len(head) > 4 && bytes.HasSuffix(head, []byte("LANC")):
 		return "it is a file of Lance" + wayOut

@@ -90,7 +90,7 @@ func openMDS(at string, o dataset.Options) (dataset.Source, error) {
 			return nil, errors.Join(fmt.Errorf("shard %d of %s: %w", i, mdsIndexName, err), m.Close())
 		}
 		m.files = append(m.files, f)
-		print, err := fingerprintFile(f, f.Size(), o.Full)
+		print, err := FingerprintFile(f, f.Size(), o.Full)
 		if err != nil {
 			return nil, errors.Join(err, m.Close())
 		}

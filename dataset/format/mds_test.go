@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 // Samples are those that mosaicml-streaming has written, by bench/golden/mds.py, plain and compressed.
@@ -19,7 +20,7 @@ func TestMDS(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(b, &want))
 	for _, name := range []string{"plain", "zstd", "gz"} {
-		s := open(t, "testdata/mds/"+name, dataset.Options{})
+		s := formattest.Open(t, "testdata/mds/"+name, dataset.Options{})
 		require.Equal(t, int64(len(want)), s.Len())
 		for i, w := range want {
 			d, err := s.Read(int64(i))
@@ -40,7 +41,7 @@ func TestMDSWithoutIndex(t *testing.T) {
 		dir := t.TempDir()
 		require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/mds/"+name)))
 		require.NoError(t, os.Remove(filepath.Join(dir, "index.json")))
-		want, s := open(t, "testdata/mds/"+name, dataset.Options{}), open(t, dir, dataset.Options{})
+		want, s := formattest.Open(t, "testdata/mds/"+name, dataset.Options{}), formattest.Open(t, dir, dataset.Options{})
 		require.Equal(t, want.Len(), s.Len())
 		for i := range s.Len() {
 			a, _, err := want.(dataset.Columned).Columns(i)

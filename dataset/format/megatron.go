@@ -26,7 +26,7 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "Megatron-LM's token ids, PREFIX.bin and PREFIX.idx; the path is the prefix",
 	Kind: dataset.KindTokens,
 	Match: func(path string, _ []byte) bool {
-		if hasSuffix(path, shardSuffixes...) { // an index beside a shard is Energon's
+		if HasSuffix(path, shardSuffixes...) { // an index beside a shard is Energon's
 			return false
 		}
 		_, err := os.Stat(indexedPrefix(path) + ".idx")
@@ -97,7 +97,7 @@ type indexedSizes struct {
 // openIndexed opens a pair of .bin and .idx files. Both are checked to be files first.
 func openIndexed(prefix string, o dataset.Options) (*indexed, error) {
 	x := &indexed{prefix: prefix, limit: o.Limit()}
-	err := onDisk(prefix, "Megatron's .bin/.idx")
+	err := OnDisk(prefix, "Megatron's .bin/.idx")
 	if err != nil {
 		return nil, err
 	}
@@ -134,11 +134,11 @@ func (x *indexed) load(full bool) error {
 	if x.header, err = readSizes(x.idx, x.idxSize); err != nil {
 		return fmt.Errorf("%s.idx: %w", x.prefix, err)
 	}
-	a, err := fingerprintFile(x.idx, x.idxSize, full)
+	a, err := FingerprintFile(x.idx, x.idxSize, full)
 	if err != nil {
 		return err
 	}
-	b, err := fingerprintFile(x.bin, x.binSize, full)
+	b, err := FingerprintFile(x.bin, x.binSize, full)
 	x.print = HashOf("megatron", a, b)
 	return err
 }

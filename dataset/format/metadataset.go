@@ -23,7 +23,7 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "Megatron-Energon's metadatasets: a YAML file that blends data sets",
 	Kind: dataset.KindParts,
 	Match: func(path string, head []byte) bool {
-		return hasSuffix(path, ".yaml", ".yml") && bytes.Contains(head, []byte("Metadataset"))
+		return HasSuffix(path, ".yaml", ".yml") && bytes.Contains(head, []byte("Metadataset"))
 	},
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {
 		list, err := blendMetadataset(path, o)
@@ -328,7 +328,7 @@ func (r *metaReader) leaf(n metaNode, in metaWithin) (out metaMix, err error) {
 	}
 	maps.Copy(flavors, in.flavors)
 	in.flavors = flavors
-	if hasSuffix(path, ".yaml", ".yml") {
+	if HasSuffix(path, ".yaml", ".yml") {
 		if r.depth == 0 {
 			return out, fmt.Errorf("%s: metadatasets lie over %d deep", path, metaDepthMax)
 		}

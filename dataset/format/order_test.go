@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
@@ -70,10 +71,10 @@ func lag1(x []float64) float64 {
 func TestOrderOfRealTexts(t *testing.T) {
 	docs := goDocs(t, 1<<20)
 	tok := trained(t, docs[:len(docs)/8], 500)
-	texts := open(t, jsonlOf(t, docs), dataset.Options{})
+	texts := formattest.Open(t, jsonlOf(t, docs), dataset.Options{})
 	prefix := t.TempDir() + "/ids"
 	writeIDs(t, texts, tok, prefix, -1)
-	ids := open(t, prefix, dataset.Options{})
+	ids := formattest.Open(t, prefix, dataset.Options{})
 	const seeds = 2
 	for name, c := range map[string]struct {
 		src     dataset.Source

@@ -44,7 +44,7 @@ var _ = dataset.Register(dataset.Format{
 		p.print = HashOf(p.print, column)
 		p.decode = func(g parquet.RowGroup) ([][]byte, error) { return p.column(g, leaf.ColumnIndex) }
 		return &parquetTexts{parquetFile: p, name: store.Redact(path), column: column,
-			rows: sync.OnceValues(func() (records, error) { return openRows(path, o) })}, nil
+			rows: sync.OnceValues(func() (Records, error) { return OpenRows(path, o) })}, nil
 	},
 	Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
 		type row struct {
@@ -59,10 +59,10 @@ var _ = dataset.Register(dataset.Format{
 	},
 })
 
-var _ = registerTable(tableFormat{isParquet, parquetColumns, openRows})
+var _ = registerTable(tableFormat{isParquet, parquetColumns, OpenRows})
 
 func isParquet(path string, head []byte) bool {
-	return hasSuffix(path, ".parquet") || bytes.HasPrefix(head, []byte("PAR1"))
+	return HasSuffix(path, ".parquet") || bytes.HasPrefix(head, []byte("PAR1"))
 }
 
 // parquetColumns returns the names of a file's columns, none where it cannot be read.
@@ -105,7 +105,7 @@ func openParquet(path string, o dataset.Options) (p *parquetFile, err error) {
 // the middle of a run.
 func (p *parquetFile) load(full bool) error {
 	var err error
-	if p.print, err = fingerprintFile(p.os, p.os.Size(), full); err != nil {
+	if p.print, err = FingerprintFile(p.os, p.os.Size(), full); err != nil {
 		return err
 	}
 	err = guard(func() error {
@@ -199,7 +199,7 @@ func textOf(v parquet.Value) []byte {
 type parquetTexts struct {
 	*parquetFile
 	name, column string
-	rows         func() (records, error) // all columns; opened when they are asked for
+	rows         func() (Records, error) // all columns; opened when they are asked for
 	rowsUsed     atomic.Bool
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 // lz4Files is the folder of bench/golden/parquet_lz4.py: the small set, or the one that LFACTOR_LZ4 names.
@@ -30,7 +31,7 @@ func TestParquetLZ4(t *testing.T) {
 	for _, path := range files {
 		text, err := os.ReadFile(strings.TrimSuffix(path, ".parquet") + ".want")
 		require.NoError(t, err)
-		s := open(t, path, dataset.Options{})
+		s := formattest.Open(t, path, dataset.Options{})
 		i := int64(0)
 		for line := range strings.Lines(string(text)) {
 			var want map[string]any

@@ -31,7 +31,7 @@ func TestParquetTypes(t *testing.T) {
 	for _, want := range files {
 		text, err := os.ReadFile(want)
 		require.NoError(t, err)
-		rows, err := openRows(strings.TrimSuffix(want, ".want")+".parquet", dataset.Options{})
+		rows, err := OpenRows(strings.TrimSuffix(want, ".want")+".parquet", dataset.Options{})
 		require.NoError(t, err)
 		for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 			b, _, err := rows.Record(int64(i))

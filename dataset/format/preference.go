@@ -16,17 +16,17 @@ import (
 // In the words of the field: preference data.
 var _ = dataset.Register(ofRecords("preference",
 	"pairs of answers as {prompt, chosen, rejected}, of which one is preferred", dataset.KindPairs,
-	"pairs.jsonl", func(r records, name string) dataset.Source { return &pairs{r, name} }))
+	"pairs.jsonl", func(r Records, name string) dataset.Source { return &pairs{r, name} }))
 
 // pairs are records of two answers each.
 type pairs struct {
-	records
+	Records
 	name string
 }
 
 func (p *pairs) Name() string        { return p.name }
 func (p *pairs) Kind() dataset.Kind  { return dataset.KindPairs }
-func (p *pairs) Fingerprint() string { return HashOf(p.records.Fingerprint(), "preference") }
+func (p *pairs) Fingerprint() string { return HashOf(p.Records.Fingerprint(), "preference") }
 
 // Read gives a record as it is.
 func (p *pairs) Read(i int64) (dataset.Document, error) {

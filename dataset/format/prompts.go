@@ -13,17 +13,17 @@ import (
 // as "answer".
 var _ = dataset.Register(ofRecords("prompts",
 	"prompts as {prompt, answer, …}, to which a run draws answers that a reward judges", dataset.KindPrompts,
-	"prompts.jsonl", func(r records, name string) dataset.Source { return &prompts{r, name} }))
+	"prompts.jsonl", func(r Records, name string) dataset.Source { return &prompts{r, name} }))
 
 // prompts are records of one prompt each.
 type prompts struct {
-	records
+	Records
 	name string
 }
 
 func (p *prompts) Name() string        { return p.name }
 func (p *prompts) Kind() dataset.Kind  { return dataset.KindPrompts }
-func (p *prompts) Fingerprint() string { return HashOf(p.records.Fingerprint(), "prompts") }
+func (p *prompts) Fingerprint() string { return HashOf(p.Records.Fingerprint(), "prompts") }
 
 // Read gives a record as it is, if it has a prompt.
 func (p *prompts) Read(i int64) (dataset.Document, error) {

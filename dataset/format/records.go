@@ -34,9 +34,9 @@ func HashOf(parts ...any) string {
 // sampleBytes is how much of the start, the middle and the end of a file its fingerprint looks at.
 const sampleBytes = 64 << 10
 
-// fingerprintFile identifies a file by its size and parts of its content, wherever it lies, or by all of it.
+// FingerprintFile identifies a file by its size and parts of its content, wherever it lies, or by all of it.
 // What is changed elsewhere without a change of the size does not show in parts.
-func fingerprintFile(f io.ReaderAt, size int64, full bool) (string, error) {
+func FingerprintFile(f io.ReaderAt, size int64, full bool) (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d", size)
 	if full {
@@ -54,8 +54,8 @@ func fingerprintFile(f io.ReaderAt, size int64, full bool) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:32], nil
 }
 
-// records are the JSON objects of a file.
-type records interface {
+// Records are the JSON objects of a file.
+type Records interface {
 	Len() int64
 	// Record returns object i and where it lies. A record that cannot be used gives a *dataset.BadSample.
 	Record(i int64) ([]byte, dataset.Place, error)
@@ -84,7 +84,7 @@ func openRecords(path, kind string, find scan, o dataset.Options) (*fileRecords,
 func recordsOf(f store.File, kind string, find scan, o dataset.Options) (*fileRecords, error) {
 	r := &fileRecords{file: f, limit: o.Limit()}
 	var err error
-	if r.print, err = fingerprintFile(f, f.Size(), o.Full); err == nil {
+	if r.print, err = FingerprintFile(f, f.Size(), o.Full); err == nil {
 		r.print = HashOf(r.print, kind, r.limit)
 		r.index, err = buildIndex(f, kind, find, o.IndexDir)
 	}
@@ -94,8 +94,8 @@ func recordsOf(f store.File, kind string, find scan, o dataset.Options) (*fileRe
 	return r, nil
 }
 
-// openJSON opens JSON lines, or one JSON array of objects.
-func openJSON(path string, o dataset.Options) (records, error) {
+// OpenJSON opens JSON lines, or one JSON array of objects.
+func OpenJSON(path string, o dataset.Options) (Records, error) {
 	f, err := openContent(path)
 	if err != nil {
 		return nil, err
@@ -315,8 +315,8 @@ func opens(t json.Token) int {
 	return 0
 }
 
-// hasSuffix says whether a path ends in one of the extensions, in any case.
-func hasSuffix(path string, exts ...string) bool {
+// HasSuffix says whether a path ends in one of the extensions, in any case.
+func HasSuffix(path string, exts ...string) bool {
 	for _, e := range exts {
 		if strings.HasSuffix(strings.ToLower(path), e) {
 			return true
@@ -326,7 +326,7 @@ func hasSuffix(path string, exts ...string) bool {
 }
 
 // isJSON says whether a path looks like JSON lines or a JSON array.
-func isJSON(path string) bool { return hasSuffix(plainName(path), ".jsonl", ".json", ".ndjson") }
+func isJSON(path string) bool { return HasSuffix(plainName(path), ".jsonl", ".json", ".ndjson") }
 
 // holdsJSON says whether a file is JSON lines or a JSON array by its name, or, where the name says nothing,
 // because its first line is an object.
@@ -359,6 +359,6 @@ func PrintFile(path string) (print string, size int64, err error) {
 		return "", 0, err
 	}
 	defer f.Close()
-	print, err = fingerprintFile(f, f.Size(), true)
+	print, err = FingerprintFile(f, f.Size(), true)
 	return print, f.Size(), err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 // Shards and JSON lines over HTTP are the same as on disk, compressed ones too; braces name several; the
@@ -38,14 +39,14 @@ func TestRemoteData(t *testing.T) {
 	defer s.Close()
 	base := strings.Replace(s.URL, "http://", "http://me:secret@", 1)
 	for remote, local := range map[string]string{"/python-{000000..000001}.tar?sig=secret": "python-{000000..000001}.tar", "/pax.tar.gz?sig=secret": "pax.tar.gz"} {
-		src := open(t, base+remote, dataset.Options{})
-		require.Equal(t, samplesOf(t, open(t, shardDir+"/"+local, dataset.Options{})), samplesOf(t, src))
+		src := formattest.Open(t, base+remote, dataset.Options{})
+		require.Equal(t, samplesOf(t, formattest.Open(t, shardDir+"/"+local, dataset.Options{})), samplesOf(t, src))
 		require.NotContains(t, src.Name(), "secret")
 		d, err := src.Read(0)
 		require.NoError(t, err)
 		require.NotContains(t, d.Place.File, "secret")
 	}
-	lines := open(t, base+"/lines.jsonl?sig=secret", dataset.Options{})
+	lines := formattest.Open(t, base+"/lines.jsonl?sig=secret", dataset.Options{})
 	d, err := lines.Read(1)
 	require.NoError(t, err)
 	require.Equal(t, "two", d.Text)
@@ -62,7 +63,7 @@ func TestDiskAlone(t *testing.T) {
 		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("a text"))
 	}))
 	defer s.Close()
-	for _, format := range []string{"text", "megatron", "lerobot"} {
+	for _, format := range []string{"text", "megatron"} {
 		_, err := dataset.Open(strings.Replace(s.URL, "http://", "http://me:secret@", 1)+"/a.txt",
 			dataset.Options{Format: format})
 		require.ErrorContains(t, err, "is read from disk alone, not from "+s.URL+"/a")

@@ -15,8 +15,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// openRows opens a Parquet file whose rows are read as JSON objects, columns in their order.
-func openRows(path string, o dataset.Options) (records, error) {
+// OpenRows opens a Parquet file whose rows are read as JSON objects, columns in their order.
+func OpenRows(path string, o dataset.Options) (Records, error) {
 	p, err := openParquet(path, o)
 	if err != nil {
 		return nil, err
@@ -28,8 +28,8 @@ func openRows(path string, o dataset.Options) (records, error) {
 	return p, nil
 }
 
-// openColumns is openRows of some columns of a file, by the names of its fields: the others are not read.
-func openColumns(path string, o dataset.Options, names ...string) (records, error) {
+// OpenColumns is openRows of some columns of a file, by the names of its fields: the others are not read.
+func OpenColumns(path string, o dataset.Options, names ...string) (Records, error) {
 	p, err := openParquet(path, o)
 	if err != nil {
 		return nil, err

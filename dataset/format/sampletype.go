@@ -182,9 +182,9 @@ var (
 // KindOfName tells by a file's name what it shows: images where nothing else is known.
 func KindOfName(name string) dataset.MediaKind {
 	switch {
-	case hasSuffix("."+name, videoSuffixes...):
+	case HasSuffix("."+name, videoSuffixes...):
 		return dataset.Video
-	case hasSuffix("."+name, audioSuffixes...):
+	case HasSuffix("."+name, audioSuffixes...):
 		return dataset.Audio
 	}
 	return dataset.Image

@@ -22,19 +22,19 @@ func TestKeptIndex(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 	then := time.Now().Add(-time.Hour)
 	require.NoError(t, os.Chtimes(path, then, then))
-	require.Equal(t, []string{"a txt", "b txt", "c txt"}, outcomes(t, open(t, path, dataset.Options{})))
+	require.Equal(t, []string{"a txt", "b txt", "c txt"}, outcomes(t, formattest.Open(t, path, dataset.Options{})))
 	damaged := bytes.Clone(b)
 	clear(damaged[601<<10+tarBlock:])
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	require.NoError(t, os.Chtimes(path, then, then))
-	require.EqualValues(t, 3, open(t, path, dataset.Options{}).Len(), "nobody walked over it again")
+	require.EqualValues(t, 3, formattest.Open(t, path, dataset.Options{}).Len(), "nobody walked over it again")
 	require.NoError(t, os.Chtimes(path, then, then.Add(time.Second)))
-	require.EqualValues(t, 2, open(t, path, dataset.Options{}).Len(), "it is another file now")
+	require.EqualValues(t, 2, formattest.Open(t, path, dataset.Options{}).Len(), "it is another file now")
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 	n, err := WriteIndex(path)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, n)
-	require.Equal(t, []string{"a txt", "b txt", "c txt"}, outcomes(t, open(t, path, dataset.Options{})))
+	require.Equal(t, []string{"a txt", "b txt", "c txt"}, outcomes(t, formattest.Open(t, path, dataset.Options{})))
 }
 
 // Half of a surrogate pair in JSON is no character: whatever holds it is bad, with its place, where Go would
@@ -46,7 +46,7 @@ func TestSurrogates(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "x.jsonl")
 		require.NoError(t, os.WriteFile(path, []byte(`{"text":`+text+"}\n"), 0o600))
-		_, err := open(t, path, dataset.Options{}).Read(0)
+		_, err := formattest.Open(t, path, dataset.Options{}).Read(0)
 		check := func(err error) {
 			if want == "" {
 				require.NoError(t, err, text)
@@ -59,7 +59,7 @@ func TestSurrogates(t *testing.T) {
 		check(err)
 		require.NoError(t, os.WriteFile(path, []byte(`{"messages":[{"role":"user","content":`+text+
 			`},{"role":"assistant","content":"x"}]}`+"\n"), 0o600))
-		_, err = open(t, path, dataset.Options{Format: "openai"}).Read(0)
+		_, err = formattest.Open(t, path, dataset.Options{Format: "openai"}).Read(0)
 		check(err)
 		d := formattest.SampleOf(`{"texts":[{"role":"user","content":` + text + `},{"role":"assistant","content":"x"}]}`)
 		_, err = Converse(&d, "")

@@ -47,9 +47,9 @@ func NewShard(path string, to io.Writer) (w *ShardWriter, err error) {
 	w = &ShardWriter{path: path, buf: bufio.NewWriterSize(to, 1<<18)}
 	var out io.Writer = w.buf
 	switch {
-	case hasSuffix(path, ".gz", ".tgz"):
+	case HasSuffix(path, ".gz", ".tgz"):
 		w.zip = gzip.NewWriter(w.buf)
-	case hasSuffix(path, ".zst", ".zstd"):
+	case HasSuffix(path, ".zst", ".zstd"):
 		if w.zip, err = zstd.NewWriter(w.buf, zstd.WithEncoderConcurrency(1)); err != nil {
 			return nil, err
 		}

@@ -14,17 +14,17 @@ import (
 // as "negatives": a list, or as "negative": one. sentence-transformers' "anchor" is a query too.
 var _ = dataset.Register(ofRecords("similar",
 	"texts that belong together as {query, positive, negatives}, for embeddings", dataset.KindSimilar,
-	"similar.jsonl", func(r records, name string) dataset.Source { return &similar{r, name} }))
+	"similar.jsonl", func(r Records, name string) dataset.Source { return &similar{r, name} }))
 
 // similar are records of a query with its texts.
 type similar struct {
-	records
+	Records
 	name string
 }
 
 func (s *similar) Name() string        { return s.name }
 func (s *similar) Kind() dataset.Kind  { return dataset.KindSimilar }
-func (s *similar) Fingerprint() string { return HashOf(s.records.Fingerprint(), "similar") }
+func (s *similar) Fingerprint() string { return HashOf(s.Records.Fingerprint(), "similar") }
 
 // Read gives a record as it is.
 func (s *similar) Read(i int64) (dataset.Document, error) {

@@ -9,7 +9,7 @@ import (
 type tableFormat struct {
 	is      func(path string, head []byte) bool
 	columns func(path string) map[string]bool // names, none where it cannot be read
-	open    func(path string, o dataset.Options) (records, error)
+	open    func(path string, o dataset.Options) (Records, error)
 }
 
 var tableFormats []tableFormat
@@ -34,13 +34,13 @@ func tableOf(path string, head []byte) *tableFormat {
 const tableHead = 16
 
 // openObjects opens records: the rows of a table, else JSON lines or an array.
-func openObjects(path string, o dataset.Options) (records, error) {
+func openObjects(path string, o dataset.Options) (Records, error) {
 	t := tableOf(path, nil)
 	if t == nil {
 		t = tableOf(path, store.Head(path, tableHead))
 	}
 	if t == nil {
-		return openJSON(path, o)
+		return OpenJSON(path, o)
 	}
 	r, err := t.open(path, o)
 	if err != nil {

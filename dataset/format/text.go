@@ -28,8 +28,8 @@ var _ = dataset.Register(dataset.Format{
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			return true
 		}
-		return hasSuffix(path, textSuffixes...) || head != nil && isText(head) &&
-			!hasSuffix(path, ".yaml", ".yml", ".bin", ".idx") // parts of other formats, which lack the rest
+		return HasSuffix(path, textSuffixes...) || head != nil && isText(head) &&
+			!HasSuffix(path, ".yaml", ".yml", ".bin", ".idx") // parts of other formats, which lack the rest
 	},
 	Open: openText,
 	Write: func(dir string, docs []dataset.Document) (path string, o dataset.Options, err error) {
@@ -95,7 +95,7 @@ func textFiles(path, pattern string) ([]string, error) {
 	if pattern == "" {
 		pattern = "*.txt"
 	}
-	if err := onDisk(path, "plain text"); err != nil {
+	if err := OnDisk(path, "plain text"); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(path)
@@ -122,8 +122,8 @@ func textFiles(path, pattern string) ([]string, error) {
 	return files, err
 }
 
-// onDisk is an error where a URL names data of a format that is read from disk alone.
-func onDisk(path, what string) error {
+// OnDisk is an error where a URL names data of a format that is read from disk alone.
+func OnDisk(path, what string) error {
 	if store.Scheme(path) == "" {
 		return nil
 	}
@@ -178,7 +178,7 @@ func openFiles(name string, paths []string, o dataset.Options) (dataset.Source, 
 		info, err := in.Stat()
 		print := ""
 		if err == nil {
-			print, err = fingerprintFile(in, info.Size(), true)
+			print, err = FingerprintFile(in, info.Size(), true)
 		}
 		if err = errors.Join(err, in.Close()); err != nil {
 			return nil, err

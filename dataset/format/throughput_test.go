@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
@@ -65,7 +66,7 @@ func loaderOf(t testing.TB, path string, tok *token.Tokenizer, readers int,
 	t.Helper()
 	eod, ok := tok.TokenID("<|end|>")
 	require.True(t, ok)
-	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path,
+	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: formattest.Open(t, path,
 		dataset.Options{})}}, Mode: dataset.ModePretrain,
 		SeqLen: 512, EOD: eod, Seed: 1, MicroBatch: 8, GlobalBatch: 32, Readers: readers,
 		Sequential: sequential}, tok)
@@ -100,7 +101,7 @@ func TestTextsEqualTheirIDs(t *testing.T) {
 	path := jsonlOf(t, docs)
 	prefix := filepath.Join(t.TempDir(), "ids")
 	eod, _ := tok.TokenID("<|end|>")
-	writeIDs(t, open(t, path, dataset.Options{}), tok, prefix, eod)
+	writeIDs(t, formattest.Open(t, path, dataset.Options{}), tok, prefix, eod)
 	a, b := loaderOf(t, path, tok, 2, true), loaderOf(t, prefix, tok, 1, true)
 	for step := range int64(8) {
 		x, err := a.Step(step)
@@ -202,7 +203,7 @@ func TestSFTEndToEnd(t *testing.T) {
 	tmpl, err := token.NewTemplate("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content "+
 		"}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}", nil)
 	require.NoError(t, err)
-	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path,
+	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: formattest.Open(t, path,
 		dataset.Options{})}}, Mode: dataset.ModeSFT, SeqLen: 128, EOD: -1,
 		MicroBatch: 1, GlobalBatch: 4, Passes: 1, KeepLast: true, Readers: 3,
 		Chat: token.NewChat(tok, tmpl, token.ChatOptions{})}, tok)

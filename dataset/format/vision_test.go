@@ -74,7 +74,7 @@ func TestMediaInBatches(t *testing.T) {
 		require.NoError(t, w.Add(fmt.Sprintf("image_%d", i), d.Parts))
 	}
 	require.NoError(t, w.Close())
-	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path,
+	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: formattest.Open(t, path,
 		dataset.Options{})}}, Mode: dataset.ModeSFT, SeqLen: 32,
 		EOD: -1, MicroBatch: 2, GlobalBatch: 2, Passes: 1, KeepLast: true, Readers: 3,
 		Budget:  dataset.Budget{Count: 4},

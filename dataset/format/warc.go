@@ -29,7 +29,7 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "texts and pages in archives of the web (WARC, WET)",
 	Kind: dataset.KindText,
 	Match: func(path string, head []byte) bool {
-		return hasSuffix(plainName(path), ".warc", ".wet") || bytes.HasPrefix(plainHead(head),
+		return HasSuffix(plainName(path), ".warc", ".wet") || bytes.HasPrefix(plainHead(head),
 			[]byte(warcMagic))
 	},
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {

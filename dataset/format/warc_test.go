@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 // Records, their headers and texts are those that warcio reads, by bench/golden/warc.py; the texts of pages
@@ -26,7 +27,7 @@ func TestWARC(t *testing.T) {
 	pages := []string{"Stone & wood\nThe river runs past the house.\nIt is not far.\nGo there.\na b\none\ntwo",
 		"Café naïve über", "Привет, мир", "Plain text,\nas it is.\n", "", "日本語の文", "nothing is said: é 你好"}
 	for name, list := range want {
-		s := open(t, filepath.Join("testdata", "warc", name), dataset.Options{})
+		s := formattest.Open(t, filepath.Join("testdata", "warc", name), dataset.Options{})
 		require.Equal(t, int64(len(list)), s.Len(), name)
 		for i, w := range list {
 			text, bad := w.Text, w.Status != "" && w.Status != "200"
@@ -91,7 +92,7 @@ func TestWARCTorn(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "x"+end)
 			require.NoError(t, os.WriteFile(path, text.Bytes(), 0o600))
-			s := open(t, path, dataset.Options{})
+			s := formattest.Open(t, path, dataset.Options{})
 			require.Equal(t, int64(3), s.Len(), "%s %s", name, end)
 			for i, w := range want {
 				d, err := s.Read(int64(i))
@@ -151,7 +152,7 @@ func TestWARCTypes(t *testing.T) {
 	page("text/html", "")
 	path := filepath.Join(t.TempDir(), "x.warc")
 	require.NoError(t, os.WriteFile(path, []byte(all.String()), 0o600))
-	s := open(t, path, dataset.Options{})
+	s := formattest.Open(t, path, dataset.Options{})
 	require.Equal(t, int64(6), s.Len())
 	for i := range s.Len() {
 		d, err := s.Read(i)
@@ -165,18 +166,18 @@ func TestWARCEncoded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "y.warc")
 	require.NoError(t, os.WriteFile(path,
 		[]byte(warcRecord("response", "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\nx\x00")), 0o600))
-	_, err := open(t, path, dataset.Options{}).Read(0)
+	_, err := formattest.Open(t, path, dataset.Options{}).Read(0)
 	require.ErrorContains(t, err, "its Content-Encoding is br: archives that keep bodies as they were sent are not read")
 }
 
 // What Python's libraries write with bzip2 and xz, also as several streams, is read as text and as shards.
 func TestMoreCodecs(t *testing.T) {
 	for _, end := range []string{".bz2", ".xz"} {
-		docs := readAll(t, open(t, filepath.Join("testdata", "codecs", "lines.jsonl"+end),
+		docs := formattest.ReadAll(t, formattest.Open(t, filepath.Join("testdata", "codecs", "lines.jsonl"+end),
 			dataset.Options{}))
 		require.Len(t, docs, 500, end)
 		require.Equal(t, "text 499 "+strings.Repeat("x", 499%90), docs[499].Text)
-		docs = readAll(t, open(t, filepath.Join("testdata", "codecs", "shard.tar"+end), dataset.Options{}))
+		docs = formattest.ReadAll(t, formattest.Open(t, filepath.Join("testdata", "codecs", "shard.tar"+end), dataset.Options{}))
 		require.Len(t, docs, 60, end)
 		require.Equal(t, "caption 59", string(docs[59].Parts[0].Bytes))
 		b, err := os.ReadFile(filepath.Join("testdata", "codecs", "lines.jsonl"+end))

@@ -18,7 +18,7 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "webdataset's tar shards (.tar, .tar.gz, .tar.zst): samples of several files",
 	Kind: dataset.KindParts,
 	Match: func(path string, head []byte) bool {
-		return hasSuffix(path, shardSuffixes...) ||
+		return HasSuffix(path, shardSuffixes...) ||
 			len(head) >= tarBlock && string(head[257:262]) == "ustar"
 	},
 	Open: func(path string, o dataset.Options) (dataset.Source, error) { return openShard(path, o) },
@@ -71,7 +71,7 @@ func (s *shard) load(o dataset.Options) error {
 	if compressed {
 		s.spill = &spill{}
 	}
-	if s.print, err = fingerprintFile(s.file, s.size, o.Full); err != nil {
+	if s.print, err = FingerprintFile(s.file, s.size, o.Full); err != nil {
 		return err
 	}
 	s.print = HashOf("webdataset", s.print, s.limit)

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the files that the tests compare with")
@@ -57,7 +58,7 @@ func TestShardGolden(t *testing.T) {
 	for name, samples := range want {
 		require.Greater(t, len(samples), 5)
 		for _, o := range []dataset.Options{{}, {IndexDir: t.TempDir()}} {
-			require.Equal(t, samples, samplesOf(t, open(t, filepath.Join(shardDir, name), o)), name)
+			require.Equal(t, samples, samplesOf(t, formattest.Open(t, filepath.Join(shardDir, name), o)), name)
 		}
 	}
 }
@@ -95,7 +96,7 @@ func TestShardCompressed(t *testing.T) {
 			require.NoError(t, w.Add(d.Key, d.Parts))
 		}
 		require.NoError(t, w.Close())
-		s := open(t, path, dataset.Options{})
+		s := formattest.Open(t, path, dataset.Options{})
 		for k := range docs {
 			i := (k * 7) % len(docs)
 			d, err := s.Read(int64(i))
@@ -298,7 +299,7 @@ func TestShardBad(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, c.b, 0o600))
 		for _, dir := range []string{"", t.TempDir()} {
 			require.Equal(t, c.want,
-				fixKeys(outcomes(t, open(t, path, dataset.Options{BytesMax: 64 << 10, IndexDir: dir}))),
+				fixKeys(outcomes(t, formattest.Open(t, path, dataset.Options{BytesMax: 64 << 10, IndexDir: dir}))),
 				c.name)
 		}
 	}
@@ -336,10 +337,10 @@ func TestShardBadCompressed(t *testing.T) {
 	for name, b := range map[string][]byte{"gz": gz.Bytes(), "zst": zs.Bytes()} {
 		path := filepath.Join(t.TempDir(), "x.tar."+name)
 		require.NoError(t, os.WriteFile(path, b, 0o600))
-		require.Equal(t, []string{"a txt", "b txt", "c txt"}, outcomes(t, open(t, path, dataset.Options{})))
+		require.Equal(t, []string{"a txt", "b txt", "c txt"}, outcomes(t, formattest.Open(t, path, dataset.Options{})))
 		for cut := 2; cut < len(b); cut += 977 {
 			require.NoError(t, os.WriteFile(path, b[:cut], 0o600))
-			got := outcomes(t, open(t, path, dataset.Options{Format: "webdataset"}))
+			got := outcomes(t, formattest.Open(t, path, dataset.Options{Format: "webdataset"}))
 			if cut < len(b)-16 { // behind is only what follows the archive's end
 				require.Contains(t, got[len(got)-1], ": sample ", cut)
 			}
@@ -387,7 +388,7 @@ func TestShardManyMembers(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	s := open(t, path, dataset.Options{})
+	s := formattest.Open(t, path, dataset.Options{})
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	require.Equal(t, int64(n), s.Len())
@@ -421,16 +422,16 @@ func TestWriteIndex(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, join([]byte{0, 0, 0, 0, 0, 0, 0, 0}, []byte{0, 14, 0, 0, 0, 0, 0, 0},
 		[]byte{0, 18, 0, 0, 0, 0, 0, 0}), idx)
-	require.Equal(t, []string{"a txt,json", "b txt"}, outcomes(t, open(t, path, dataset.Options{})))
+	require.Equal(t, []string{"a txt,json", "b txt"}, outcomes(t, formattest.Open(t, path, dataset.Options{})))
 	idx[9] = 4
 	require.NoError(t, os.WriteFile(path+".idx", idx, 0o600))
 	require.Equal(t, []string{"a txt",
 		"1024: sample \"a\": \"b.txt\" at byte 3584: it belongs to another sample: the index is wrong, " +
 			"or the shard has over 4194304 samples"},
-		outcomes(t, open(t, path, dataset.Options{})))
+		outcomes(t, formattest.Open(t, path, dataset.Options{})))
 	idx[15] = 4
 	require.NoError(t, os.WriteFile(path+".idx", idx, 0o600))
-	require.Equal(t, []string{"a txt,json", "b txt"}, outcomes(t, open(t, path, dataset.Options{})))
+	require.Equal(t, []string{"a txt,json", "b txt"}, outcomes(t, formattest.Open(t, path, dataset.Options{})))
 	require.NoError(t, os.WriteFile(path, tarOf(t, file("a.txt", 600))[:700], 0o600))
 	_, err = WriteIndex(path)
 	require.ErrorContains(t, err, "cut off")

@@ -23,7 +23,7 @@ func topicsOf(t *testing.T, b []byte) (*File, map[string]*Topic) {
 
 // TestMessages: values of every kind, at the places that CDR gives them, as the Python package reads what it wrote.
 func TestMessages(t *testing.T) {
-	b, err := os.ReadFile("../format/testdata/mcap/lz4.mcap")
+	b, err := os.ReadFile("../format/recordings/testdata/mcap/lz4.mcap")
 	require.NoError(t, err)
 	f, topics := topicsOf(t, b)
 	require.Empty(t, f.held.held)

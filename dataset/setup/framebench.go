@@ -10,7 +10,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -58,7 +58,7 @@ func (b *StreamBench) frames(ctx context.Context, sources []dataset.Source) (*St
 // frameOf makes of a frame what a policy reads.
 func frameOf(d *dataset.Document) (bytes, images int64, err error) {
 	b, _ := d.Part("json")
-	var f format.RobotFrame
+	var f recordings.RobotFrame
 	if err := json.Unmarshal(b, &f); err != nil {
 		return 0, 0, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 )
 
 // TestFrameOf: a video that is shorter than its table says, or that is none, is an error that names it. ffprobe is a
@@ -26,13 +26,13 @@ func TestFrameOf(t *testing.T) {
 	whole, broken := filepath.Join(dir, "a.mp4"), filepath.Join(dir, "b.mp4")
 	require.NoError(t, os.WriteFile(whole, []byte("video"), 0o644))
 	require.NoError(t, os.WriteFile(broken, []byte("nothing"), 0o644))
-	_, err := viewOf(nil, &format.VideoFrame{File: whole, Seconds: 0.7})
+	_, err := viewOf(nil, &recordings.VideoFrame{File: whole, Seconds: 0.7})
 	require.ErrorContains(t, err, "a.mp4 has no frame at 0.7 s, which its table asks for: the nearest of its 3 "+
 		"frames is at 0.2 s, and the last at 0.2 s")
-	_, err = viewOf(nil, &format.VideoFrame{File: broken})
+	_, err = viewOf(nil, &recordings.VideoFrame{File: broken})
 	require.ErrorContains(t, err, "b.mp4")
 	require.ErrorContains(t, err, "moov atom not found")
-	_, err = viewOf(nil, &format.VideoFrame{File: filepath.Join(dir, "none.mp4")})
+	_, err = viewOf(nil, &recordings.VideoFrame{File: filepath.Join(dir, "none.mp4")})
 	require.ErrorContains(t, err, "none.mp4")
 	p, err := viewOf(nil, nil) // a camera that the recording lacks
 	require.NoError(t, err)
@@ -42,16 +42,16 @@ func TestFrameOf(t *testing.T) {
 // TestFramesOfNone: a frame with an action that is no number is set aside with its episode and frame.
 func TestFramesOfNone(t *testing.T) {
 	dir := t.TempDir()
-	step := func(v float32) format.RobotStep {
-		return format.RobotStep{State: []float32{0}, Action: []float32{v}}
+	step := func(v float32) recordings.RobotStep {
+		return recordings.RobotStep{State: []float32{0}, Action: []float32{v}}
 	}
-	set := format.RobotSet{FPS: 10}
-	good := []format.RobotEpisode{{Task: "x", Frames: []format.RobotStep{step(1), step(2)}}}
-	require.NoError(t, format.WriteRobot(filepath.Join(dir, "good"), set, good))
+	set := recordings.RobotSet{FPS: 10}
+	good := []recordings.RobotEpisode{{Task: "x", Frames: []recordings.RobotStep{step(1), step(2)}}}
+	require.NoError(t, recordings.WriteRobot(filepath.Join(dir, "good"), set, good))
 	set.Like = filepath.Join(dir, "good")
 	for name, v := range map[string]float32{"nan": float32(math.NaN()), "inf": float32(math.Inf(1))} {
-		bad := []format.RobotEpisode{{Task: "x", Frames: []format.RobotStep{step(1), step(v), step(2)}}}
-		require.NoError(t, format.WriteRobot(filepath.Join(dir, name), set, bad))
+		bad := []recordings.RobotEpisode{{Task: "x", Frames: []recordings.RobotStep{step(1), step(v), step(2)}}}
+		require.NoError(t, recordings.WriteRobot(filepath.Join(dir, name), set, bad))
 		s, err := dataset.Open(filepath.Join(dir, name), dataset.Options{Horizon: 1})
 		require.NoError(t, err)
 		_, err = s.Read(0)
@@ -77,11 +77,11 @@ func TestShots(t *testing.T) {
 	}
 	x := &Robots{}
 	x.Policy.Cameras = []string{"top", "none"}
-	look := func(n int) format.RobotLook {
-		return format.RobotLook{Videos: map[string]format.VideoFrame{"top": {File: file, Seconds: float64(n) / 8}}}
+	look := func(n int) recordings.RobotLook {
+		return recordings.RobotLook{Videos: map[string]recordings.VideoFrame{"top": {File: file, Seconds: float64(n) / 8}}}
 	}
-	f := &format.RobotFrame{RobotLook: look(5), Before: []format.RobotLook{look(4)},
-		Later: []format.RobotLook{look(9), look(15), look(15)}}
+	f := &recordings.RobotFrame{RobotLook: look(5), Before: []recordings.RobotLook{look(4)},
+		Later: []recordings.RobotLook{look(9), look(15), look(15)}}
 	whole, err := exec.LookPath("ffmpeg")
 	require.NoError(t, err)
 	script := "#!/bin/sh\necho >>" + log + "\nexec " + whole + " \"$@\"\n"
@@ -92,7 +92,7 @@ func TestShots(t *testing.T) {
 	calls, err := os.ReadFile(log)
 	require.NoError(t, err)
 	require.Equal(t, "\n", string(calls))
-	for _, l := range append([]format.RobotLook{f.RobotLook}, f.Later...) {
+	for _, l := range append([]recordings.RobotLook{f.RobotLook}, f.Later...) {
 		v := l.Videos["top"]
 		want, err := viewOf(nil, &v)
 		require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
@@ -53,7 +54,7 @@ func (g *HostedPolicy) EncodeSample(d *dataset.Document) ([]dataset.Sample, erro
 	if !ok {
 		return nil, fmt.Errorf("sample %q has no frame", d.Key)
 	}
-	var f format.RobotFrame
+	var f recordings.RobotFrame
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (g *HostedPolicy) EncodeSample(d *dataset.Document) ([]dataset.Sample, erro
 
 // sample is what is learnt of a frame beside its question.
 func (g *HostedPolicy) sample(b []byte) (*family.Encoded, error) {
-	var f format.RobotFrame
+	var f recordings.RobotFrame
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, err
 	}

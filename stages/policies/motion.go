@@ -6,7 +6,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 )
 
 // motion says in what numbers a policy learns actions and reads states, which recordings have in others:
@@ -212,7 +212,7 @@ const mostMotions = 1 << 20
 // statistics are those of states and actions as a policy of chunks of so many actions reads and learns them,
 // from past steps before the present one: of all frames, or of some at equal distances where all would be over
 // mostMotions actions. Frames that cannot be read, which are set aside when they are learnt, count for none.
-func (m *motion) statistics(l format.Robots, chunk, past int, padding bool) (out [2]format.RobotStats, err error) {
+func (m *motion) statistics(l recordings.Robots, chunk, past int, padding bool) (out [2]recordings.RobotStats, err error) {
 	var columns [2][][]float64
 	add := func(which int, v []float64) {
 		if columns[which] == nil {
@@ -252,7 +252,7 @@ func (m *motion) statistics(l format.Robots, chunk, past int, padding bool) (out
 		err = fmt.Errorf("no frame of %s has a state and actions that can be read", l.Name())
 	}
 	for i, c := range columns {
-		out[i] = format.StatsOf(c)
+		out[i] = recordings.StatsOf(c)
 	}
 	return out, err
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 )
 
 type rotationsGolden struct {
@@ -115,7 +115,7 @@ func TestMotionFaults(t *testing.T) {
 
 // numbersOnly is a data set of which nothing but its numbers is read.
 type numbersOnly struct {
-	format.Robots
+	recordings.Robots
 	states, actions [][]float64
 }
 

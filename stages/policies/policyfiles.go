@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
@@ -279,7 +279,7 @@ func (x *Robots) statistics(dst, stem string) error {
 	}
 	for _, s := range []struct {
 		column string
-		of     format.RobotStats
+		of     recordings.RobotStats
 	}{{actionColumn, x.stats[1]}, {stateColumn, x.stats[0]}} {
 		for _, p := range []struct {
 			name string

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
@@ -217,7 +217,7 @@ func (x *Robots) scaled(dir, name string, modes map[string]string) (err error) {
 		to           *Affine
 	}{{"STATE", stateColumn, &x.Scale.State}, {"ACTION", actionColumn, &x.Scale.Action}} {
 		of := func(name string) []float64 { return have[s.column+"."+name] }
-		stats := format.RobotStats{Min: of("min"), Max: of("max"), Mean: of("mean"), Std: of("std"), Q01: of("q01"),
+		stats := recordings.RobotStats{Min: of("min"), Max: of("max"), Mean: of("mean"), Std: of("std"), Q01: of("q01"),
 			Q99: of("q99")}
 		how := normOf(modes[s.kind])
 		if how == "" {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
@@ -59,7 +59,7 @@ func (x *filmer) block(e *family.Encoded, seed uint64) (err error) {
 }
 
 // starts adds the states of the robot where blocks of the clip begin, behind the first.
-func (x *Robots) starts(e *family.Encoded, f *format.RobotFrame) error {
+func (x *Robots) starts(e *family.Encoded, f *recordings.RobotFrame) error {
 	b := x.D.Clip.Blocks
 	if b == nil {
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
@@ -337,7 +338,7 @@ func (x *Robots) films(e *family.Encoded, task string, frames [][]*media.Image) 
 }
 
 // later adds to a sample that is learnt what the cameras see after it.
-func (x *Robots) later(e *family.Encoded, f *format.RobotFrame, now []*media.Image, shown shots) error {
+func (x *Robots) later(e *family.Encoded, f *recordings.RobotFrame, now []*media.Image, shown shots) error {
 	frames := [][]*media.Image{now}
 	for i := range f.Later {
 		views, err := x.views(&f.Later[i], shown)

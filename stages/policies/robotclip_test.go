@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
@@ -179,7 +179,7 @@ func TestScaleBehind(t *testing.T) {
 func TestActionsThatLead(t *testing.T) {
 	x := &Robots{Chunk: 6, D: &family.Denoiser{Policy: family.Policy{Chunk: 6, Parts: 3,
 		Clip: &family.Footage{Steps: 2}}}}
-	f := &format.RobotFrame{}
+	f := &recordings.RobotFrame{}
 	for k := range 6 {
 		f.Actions = append(f.Actions, []float64{float64(10 + k)})
 	}
@@ -206,7 +206,7 @@ func TestBlockStates(t *testing.T) {
 		Clip:  &family.Footage{Scale: [3]int{2, 1, 1}, Blocks: &family.Blocks{Frames: 1}}}}
 	one := Affine{Mid: []float64{1}, By: []float64{0.5}}
 	x := &Robots{D: d, Chunk: 4, Scale: RobotScale{State: one, Action: one}}
-	f := &format.RobotFrame{Later: []format.RobotLook{{State: []float64{7}}, {State: []float64{2}},
+	f := &recordings.RobotFrame{Later: []recordings.RobotLook{{State: []float64{7}}, {State: []float64{2}},
 		{State: []float64{8}}, {State: []float64{9}}}, Actions: [][]float64{{0}, {1}, {2}, {9}}}
 	for how, want := range map[string][2]float64{"quantiles": {0.5, 1}, "mean_std": {0.5, 4}} {
 		x.Policy.Normalize = how
@@ -249,7 +249,7 @@ func TestQuietRobots(t *testing.T) {
 // it takes is refused.
 func TestBareStatistics(t *testing.T) {
 	two := []float64{1, 3}
-	for how, s := range map[string]format.RobotStats{"quantiles": {Q01: two, Q99: two},
+	for how, s := range map[string]recordings.RobotStats{"quantiles": {Q01: two, Q99: two},
 		"min_max": {Min: two, Max: two}, "mean_std": {Mean: two, Std: two},
 		"identity": {Q01: two, Q99: two}} {
 		a, err := NewAffine(s, how)
@@ -257,7 +257,7 @@ func TestBareStatistics(t *testing.T) {
 		require.Len(t, a.Mid, 2, how)
 		require.Len(t, a.By, 2, how)
 	}
-	for how, s := range map[string]format.RobotStats{"quantiles": {Mean: two, Q01: two},
+	for how, s := range map[string]recordings.RobotStats{"quantiles": {Mean: two, Q01: two},
 		"min_max": {Mean: two}, "mean_std": {Mean: two}} {
 		_, err := NewAffine(s, how)
 		require.ErrorContains(t, err, "the statistics have no "+how)

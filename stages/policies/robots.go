@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/diffusion"
@@ -27,14 +28,14 @@ type Robots struct {
 	Policy configs.Policy
 	Scale  RobotScale
 	motion motion
-	robot  int32                // which of the model's robots it is that is asked about
-	raw    [2]int               // numbers of a state and of an action, as robots have them
-	stats  [2]format.RobotStats // of states and of actions
-	sets   []*robotSet          // of data.paths; nil for a policy's own folder
-	colour [][2][3]float64      // mean and deviation of each camera's colours; nil for ImageNet's
-	tell   *teller              // of prompts that are cut; nil for nobody
-	film   *filmer              // of a policy that reads a clip, nil for another
-	learnt string               // print of the encoders that it learnt by, "" where that is not known
+	robot  int32                    // which of the model's robots it is that is asked about
+	raw    [2]int                   // numbers of a state and of an action, as robots have them
+	stats  [2]recordings.RobotStats // of states and of actions
+	sets   []*robotSet              // of data.paths; nil for a policy's own folder
+	colour [][2][3]float64          // mean and deviation of each camera's colours; nil for ImageNet's
+	tell   *teller                  // of prompts that are cut; nil for nobody
+	film   *filmer                  // of a policy that reads a clip, nil for another
+	learnt string                   // print of the encoders that it learnt by, "" where that is not known
 }
 
 // NewRobots reads what a run says of a policy and of its recordings. The numbers of each data set are scaled
@@ -135,7 +136,7 @@ func (r robotEncoder) Fingerprint() string {
 
 // Prepare is the dataset.Prepare of the model: a *learnt without its place.
 func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
-	var f format.RobotFrame
+	var f recordings.RobotFrame
 	if err := json.Unmarshal(m.Bytes, &f); err != nil {
 		return nil, 0, err
 	}
@@ -198,7 +199,7 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 const stillMost = 1.5
 
 // aims are a frame's actions as the policy learns them, [chunk][numbers].
-func (x *Robots) aims(f *format.RobotFrame, scale RobotScale) (out [][]float64, err error) {
+func (x *Robots) aims(f *recordings.RobotFrame, scale RobotScale) (out [][]float64, err error) {
 	actions, err := x.motion.learn(f.State, f.Actions)
 	from := 0
 	if x.draws() && err == nil { // no actions lead to the frame that is seen

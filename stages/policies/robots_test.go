@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 )
 
 // Prompts are those of lerobot's Pi05PrepareStateTokenizerProcessorStep, with the steps of numpy's digitize.
@@ -21,7 +21,7 @@ func TestPrompt(t *testing.T) {
 // range of 0 is lerobot's 1e-8, and quantiles that a set lacks are an error.
 func TestAffine(t *testing.T) {
 	t.Parallel()
-	s := format.RobotStats{Min: []float64{-4, 2}, Max: []float64{4, 2}, Mean: []float64{1, 2},
+	s := recordings.RobotStats{Min: []float64{-4, 2}, Max: []float64{4, 2}, Mean: []float64{1, 2},
 		Std: []float64{2, 0},
 		Q01: []float64{-1, 2}, Q99: []float64{3, 2}}
 	for how, want := range map[string][]float64{"quantiles": {1, -1}, "min_max": {0.75, -1},

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 )
 
 // What is to be known of recordings before a policy learns from them, and is no fault: lerobot does the same
@@ -19,8 +19,8 @@ type shaped interface {
 }
 
 // of takes a data set's rate and its cameras' shapes.
-func (set *robotSet) of(l format.Robots) {
-	if own, ok := l.(format.Rated); ok {
+func (set *robotSet) of(l recordings.Robots) {
+	if own, ok := l.(recordings.Rated); ok {
 		set.rate = own.Rate()
 	}
 	if own, ok := l.(shaped); ok {
@@ -36,7 +36,7 @@ const farMost = 1e3
 
 // far names the numbers of a column that a scale brings far from 1, though its statistics say that they occur: a
 // quantile of 1 % that is that of 99 %, or nearly, beside rare other values, makes losses of 1e14.
-func far(column string, s format.RobotStats, a Affine, how string) []string {
+func far(column string, s recordings.RobotStats, a Affine, how string) []string {
 	var numbers []string
 	most := 0.0
 	for i := range a.Mid {

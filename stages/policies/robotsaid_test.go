@@ -6,13 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 )
 
 // TestSaid: what a policy would learn from recordings without a word is said: numbers that a scale brings far from 1,
 // cameras of different shapes, data sets of different rates.
 func TestSaid(t *testing.T) {
-	s := format.RobotStats{Min: []float64{-1, 0, 5}, Max: []float64{1, 1, 5}, Mean: []float64{0, 0.001, 5},
+	s := recordings.RobotStats{Min: []float64{-1, 0, 5}, Max: []float64{1, 1, 5}, Mean: []float64{0, 0.001, 5},
 		Std: []float64{1, 0.03, 0}, Q01: []float64{-0.9, 0, 5}, Q99: []float64{0.9, 0, 5}}
 	for how, far1 := range map[string]bool{"quantiles": true, "min_max": false, "mean_std": false, "identity": false} {
 		a, err := NewAffine(s, how)

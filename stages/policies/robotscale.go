@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 )
 
 // RobotScale brings states and actions to numbers about 1: v becomes (v - Mid)·By.
@@ -19,7 +19,7 @@ const least = 1e-8
 
 // NewAffine is what brings numbers of some statistics to about 1: by "quantiles", "min_max" or "mean_std";
 // "identity" leaves them.
-func NewAffine(s format.RobotStats, how string) (a Affine, err error) {
+func NewAffine(s recordings.RobotStats, how string) (a Affine, err error) {
 	low, high := s.Q01, s.Q99
 	if how == "min_max" {
 		low, high = s.Min, s.Max

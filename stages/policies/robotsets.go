@@ -6,15 +6,15 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 )
 
 // robotSet is what a data set says of its robot.
 type robotSet struct {
 	name    string
 	scale   RobotScale
-	stats   [2]format.RobotStats // of states and of actions
-	raw     [2]int               // numbers of a state and of an action, as robots have them
+	stats   [2]recordings.RobotStats // of states and of actions
+	raw     [2]int                   // numbers of a state and of an action, as robots have them
 	cameras []string
 	left    []string // what of it cannot be read
 	said    []string // what is to be known of its numbers
@@ -29,7 +29,7 @@ func (x *Robots) robots(cfg *configs.Config) error {
 	given, sets := cfg.Run.Policy.Robots, len(cfg.Run.Data.Paths)
 	switch {
 	case !cfg.Usual("policy.fps") && !slices.ContainsFunc(cfg.Run.Data.Paths, func(p configs.WeightPath) bool {
-		return format.HasMessages(p.Path)
+		return recordings.HasMessages(p.Path)
 	}):
 		return cfg.Fault("policy.fps", "recordings have frames of their own, and no messages that come when they come",
 			"remove it")
@@ -53,12 +53,12 @@ func (x *Robots) robots(cfg *configs.Config) error {
 
 // open reads a data set's statistics.
 func (x *Robots) open(cfg *configs.Config, path string) (*robotSet, error) {
-	l, err := format.OpenRobots(path, dataset.Options{Robot: robotKeys(&cfg.Run.Policy)})
+	l, err := recordings.OpenRobots(path, dataset.Options{Robot: robotKeys(&cfg.Run.Policy)})
 	if err != nil {
 		return nil, cfg.Fault("data.paths", err.Error(), "")
 	}
 	defer l.Close() //nolint:errcheck // it was read only
-	if own, ok := l.(format.Rated); ok && x.D.Worded() && own.Rate() != x.D.Clip.Joined.Rate {
+	if own, ok := l.(recordings.Rated); ok && x.D.Worded() && own.Rate() != x.D.Clip.Joined.Rate {
 		return nil, cfg.Fault("model.overrides.robot_rate", fmt.Sprintf("%g steps a second, and %s has %g",
 			x.D.Clip.Joined.Rate, l.Name(), own.Rate()), "set it to those of the recordings")
 	}
@@ -103,7 +103,7 @@ func (x *Robots) as(set *robotSet) {
 }
 
 // moved holds what a policy learns of actions to a data set's robot, and makes the statistics of it.
-func (x *Robots) moved(cfg *configs.Config, l format.Robots, set *robotSet) (err error) {
+func (x *Robots) moved(cfg *configs.Config, l recordings.Robots, set *robotSet) (err error) {
 	x.motion.check(set.raw[0], set.raw[1], func(key, why, try string) {
 		if err == nil {
 			err = cfg.Fault(key, fmt.Sprintf("%s: %s", l.Name(), why), try)

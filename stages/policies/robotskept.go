@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
 )
@@ -24,12 +24,12 @@ type KeptRobots struct {
 
 // keptSets is what a data set said.
 type keptSets struct {
-	Name    string               `json:"name"`
-	Scale   RobotScale           `json:"scale"`
-	Stats   [2]format.RobotStats `json:"stats"` // of states and of actions
-	Numbers [2]int               `json:"numbers"`
-	Cameras []string             `json:"cameras"`
-	Robot   int32                `json:"robot"`
+	Name    string                   `json:"name"`
+	Scale   RobotScale               `json:"scale"`
+	Stats   [2]recordings.RobotStats `json:"stats"` // of states and of actions
+	Numbers [2]int                   `json:"numbers"`
+	Cameras []string                 `json:"cameras"`
+	Robot   int32                    `json:"robot"`
 }
 
 // Kept is what a checkpoint keeps of the recordings that a policy learns of.

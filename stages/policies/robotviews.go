@@ -5,22 +5,22 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
 // shots are frames of videos that were decoded.
-type shots map[format.VideoFrame]*media.Image
+type shots map[recordings.VideoFrame]*media.Image
 
 // shotsMost is how many frames of a file are decoded at once.
 const shotsMost = 32
 
 // shots decodes all frames of videos that a sample has of the policy's cameras: those of one file together,
 // which is then read once, and not from its beginning for each of them.
-func (x *Robots) shots(f *format.RobotFrame) (shots, error) {
+func (x *Robots) shots(f *recordings.RobotFrame) (shots, error) {
 	at, of := map[string][]float64{}, map[string]string{}
 	var files []string
-	for _, l := range slices.Concat(f.Before, []format.RobotLook{f.RobotLook}, f.Later) {
+	for _, l := range slices.Concat(f.Before, []recordings.RobotLook{f.RobotLook}, f.Later) {
 		for _, c := range x.Policy.Cameras {
 			v, ok := l.Videos[c]
 			if !ok || l.Images[c] != nil {
@@ -41,7 +41,7 @@ func (x *Robots) shots(f *format.RobotFrame) (shots, error) {
 				return nil, fmt.Errorf("%s: %w", of[file], err)
 			}
 			for i, s := range times {
-				out[format.VideoFrame{File: file, Seconds: s}] = frames[i]
+				out[recordings.VideoFrame{File: file, Seconds: s}] = frames[i]
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func (x *Robots) shots(f *format.RobotFrame) (shots, error) {
 }
 
 // views are what the cameras saw in a step, of videos those that were decoded.
-func (x *Robots) views(f *format.RobotLook, shown shots) (out []*media.Image, err error) {
+func (x *Robots) views(f *recordings.RobotLook, shown shots) (out []*media.Image, err error) {
 	for _, c := range x.Policy.Cameras {
 		p := shown[f.Videos[c]]
 		if b := f.Images[c]; b != nil {
@@ -63,7 +63,7 @@ func (x *Robots) views(f *format.RobotLook, shown shots) (out []*media.Image, er
 }
 
 // viewOf decodes a picture, or else a frame of a video; nil for neither.
-func viewOf(b []byte, v *format.VideoFrame) (*media.Image, error) {
+func viewOf(b []byte, v *recordings.VideoFrame) (*media.Image, error) {
 	switch {
 	case b != nil:
 		return media.Decode(b, media.Options{White: true, Turn: true})
@@ -79,5 +79,5 @@ func viewOf(b []byte, v *format.VideoFrame) (*media.Image, error) {
 
 // framesOf decodes frames of a video, by ascending times.
 func framesOf(file string, seconds []float64) ([]*media.Image, error) {
-	return format.FramesAt(context.Background(), media.FFmpeg{}, file, seconds)
+	return recordings.FramesAt(context.Background(), media.FFmpeg{}, file, seconds)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/family"
 )
@@ -77,7 +77,7 @@ func FitFAST(cfg *configs.Config, most, vocab int, scale float64) (*FASTReport, 
 
 // chunks are about most of a data set's chunks, scaled as a policy learns them.
 func (x *Robots) chunks(set *robotSet, most int) (out [][][]float64, err error) {
-	l, err := format.OpenRobots(set.name, dataset.Options{Robot: robotKeys(&x.Policy)})
+	l, err := recordings.OpenRobots(set.name, dataset.Options{Robot: robotKeys(&x.Policy)})
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (x *Robots) chunks(set *robotSet, most int) (out [][][]float64, err error) 
 			if at++; (at-1)%every != 0 {
 				continue
 			}
-			f := format.RobotFrame{RobotLook: format.RobotLook{State: states[k]}}
+			f := recordings.RobotFrame{RobotLook: recordings.RobotLook{State: states[k]}}
 			for n := k; n < k+x.Chunk; n++ {
 				f.Actions = append(f.Actions, actions[min(n, len(actions)-1)])
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
@@ -209,9 +210,9 @@ func (s *TokenPolicy) print(talk string) string {
 
 // scribeView is what stands for a view until it is decoded.
 type scribeView struct {
-	Camera int                `json:"camera"`
-	Image  []byte             `json:"image,omitempty"`
-	Video  *format.VideoFrame `json:"video,omitempty"`
+	Camera int                    `json:"camera"`
+	Image  []byte                 `json:"image,omitempty"`
+	Video  *recordings.VideoFrame `json:"video,omitempty"`
 }
 
 // EncodeSample implements dataset.SampleEncoder: a question with the views that there are, and the answer.
@@ -220,7 +221,7 @@ func (s *TokenPolicy) EncodeSample(d *dataset.Document) ([]dataset.Sample, error
 	if !ok {
 		return nil, fmt.Errorf("sample %q has no frame", d.Key)
 	}
-	var f format.RobotFrame
+	var f recordings.RobotFrame
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, err
 	}
@@ -255,7 +256,7 @@ func (s *TokenPolicy) EncodeSample(d *dataset.Document) ([]dataset.Sample, error
 }
 
 // asked is a sample of what the model is asked about a frame, without an answer.
-func (s *TokenPolicy) asked(key string, f *format.RobotFrame, scale RobotScale) (dataset.Sample, error) {
+func (s *TokenPolicy) asked(key string, f *recordings.RobotFrame, scale RobotScale) (dataset.Sample, error) {
 	var views []scribeView
 	for i, c := range s.Policy.Cameras {
 		if p, ok := f.Images[c]; ok {

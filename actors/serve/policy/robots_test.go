@@ -23,7 +23,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
@@ -76,21 +76,21 @@ func trains(t testing.TB) *trained.Trained {
 	t.Helper()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	var all []format.RobotEpisode
+	var all []recordings.RobotEpisode
 	for i := range 3 {
-		e := format.RobotEpisode{Task: "red disc"}
+		e := recordings.RobotEpisode{Task: "red disc"}
 		for k := range 5 {
 			img := image.NewRGBA(image.Rect(0, 0, 8, 8))
 			img.Set(k, i, color.RGBA{255, 0, 0, 255})
 			var b bytes.Buffer
 			require.NoError(t, png.Encode(&b, img))
-			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{b.Bytes()},
+			e.Frames = append(e.Frames, recordings.RobotStep{Images: [][]byte{b.Bytes()},
 				State:  []float32{float32(k), float32(i)},
 				Action: []float32{float32(i - k), float32(k), 1}})
 		}
 		all = append(all, e)
 	}
-	require.NoError(t, format.WriteRobot(in("set"), format.RobotTop(10, 8), all))
+	require.NoError(t, recordings.WriteRobot(in("set"), recordings.RobotTop(10, 8), all))
 	require.NoError(t, os.MkdirAll(in("words"), 0o755))
 	require.NoError(t, os.WriteFile(in("words/tokenizer.json"), []byte(words), 0o644))
 	settings, err := json.Marshal(map[string]any{"tokenizer_class": "PreTrainedTokenizerFast"})

@@ -11,7 +11,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -41,7 +41,7 @@ func dataRobots() *cobra.Command {
 		if !machine.Exists(args[0]) {
 			return exit.Usagef("%s: there is no such file or folder", args[0])
 		}
-		r, err := format.ConvertRobots(c.Context(), args[0], *to, keys, keys.FPS)
+		r, err := recordings.ConvertRobots(c.Context(), args[0], *to, keys, keys.FPS)
 		if c.Context().Err() != nil {
 			return exit.With(errors.New("interrupted: nothing was written"), exit.Interrupted)
 		}

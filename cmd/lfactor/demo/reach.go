@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/lfactor/lfactor/actors/world"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
@@ -129,14 +129,14 @@ func (w *reachWorld) scene() world.Scene {
 }
 
 // taught records n attempts of the one who sees.
-func taught(n int, seed uint64) (all []format.RobotEpisode) {
+func taught(n int, seed uint64) (all []recordings.RobotEpisode) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	for range n {
 		w := &reachWorld{reach: newReach(r)}
-		e := format.RobotEpisode{Task: w.scene().Task}
+		e := recordings.RobotEpisode{Task: w.scene().Task}
 		for range reachMost {
 			s := w.scene()
-			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{s.Views[0].PNG()}, State: narrow32(s.State),
+			e.Frames = append(e.Frames, recordings.RobotStep{Images: [][]byte{s.Views[0].PNG()}, State: narrow32(s.State),
 				Action: narrow32(s.Expert)})
 			if far(w.hand, w.disc) < reachNear/4 {
 				break

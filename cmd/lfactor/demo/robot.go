@@ -8,7 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/actors/world"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
@@ -31,8 +31,8 @@ func (s *session) robot() error {
 		return err
 	}
 	episodes := taught(min(robotShown, 25*s.steps), 1)
-	set := format.RobotTop(10, reachSide)
-	if err := errors.Join(format.WriteRobot(s.in("recordings"), set, episodes), s.lay("robot", "", nil)); err != nil {
+	set := recordings.RobotTop(10, reachSide)
+	if err := errors.Join(recordings.WriteRobot(s.in("recordings"), set, episodes), s.lay("robot", "", nil)); err != nil {
 		return err
 	}
 	frames := 0
@@ -56,7 +56,7 @@ func (s *session) robot() error {
 	if err != nil {
 		return err
 	}
-	if err := format.WriteRobot(s.in("corrections"), set, corrected); err != nil {
+	if err := recordings.WriteRobot(s.in("corrections"), set, corrected); err != nil {
 		return err
 	}
 	s.tell("data    %d corrected rollouts on other tables, of which the policy reached the disc on %.0f %%\n",
@@ -158,7 +158,7 @@ func (u usual) Act(robots []policies.Seen) ([][][]float64, error) {
 }
 
 // averageAction is what was done on average in recordings.
-func averageAction(episodes []format.RobotEpisode) []float64 {
+func averageAction(episodes []recordings.RobotEpisode) []float64 {
 	sum, n := make([]float64, 2), 0.0
 	for _, e := range episodes {
 		for _, f := range e.Frames {

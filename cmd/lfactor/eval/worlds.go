@@ -18,7 +18,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology/machine"
@@ -168,7 +168,7 @@ func (a asking) keep(c *cobra.Command, cfg *configs.Config, r *world.Result) err
 	if all := cfg.Run.Data.Paths; len(all) > 0 && machine.Exists(filepath.Join(all[0].Path, "meta", "stats.json")) {
 		set.Like = all[0].Path // so that the policy reads both alike
 	}
-	if err := format.WriteRobot(dir, set, episodes); err != nil {
+	if err := recordings.WriteRobot(dir, set, episodes); err != nil {
 		return err
 	}
 	what := "what the policy did where it succeeded"

@@ -17,7 +17,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
@@ -75,13 +75,13 @@ latent_size: 4
 func trainedSmall(t *testing.T) string {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	e := format.RobotEpisode{Task: "go"}
+	e := recordings.RobotEpisode{Task: "go"}
 	for i := range 6 {
 		v := float32(i)
-		e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{media.NewImage(8, 8).PNG()},
+		e.Frames = append(e.Frames, recordings.RobotStep{Images: [][]byte{media.NewImage(8, 8).PNG()},
 			State: []float32{v, 1 - v}, Action: []float32{v, 2 * v, 3 - v}})
 	}
-	require.NoError(t, format.WriteRobot(in("set"), format.RobotTop(5, 8), []format.RobotEpisode{e}))
+	require.NoError(t, recordings.WriteRobot(in("set"), recordings.RobotTop(5, 8), []recordings.RobotEpisode{e}))
 	require.NoError(t, os.WriteFile(in("act.yaml"), []byte(small), 0o644))
 	text := fmt.Sprintf("model: {file: %q}\ndata: {paths: [%q], seq_len: 4, split: [1, 0, 0]}\npolicy: {normalize: mean_std}\n"+
 		"train: {steps: 1, global_batch: 2}\nlog: {dir: %q}\ncheckpoint: {dir: %q, interval: 1}\n",

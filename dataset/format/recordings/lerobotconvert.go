@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -108,7 +109,7 @@ func (x *robotCopy) pick(named []string) error {
 	for _, c := range named {
 		if !slices.Contains(x.r.Cameras, c) {
 			return fmt.Errorf("%s: %w: it has no camera %q that can be read; of those that are named it has %q",
-				x.s.Name(), dataset.ErrNoTokens, Clip(c), x.r.Cameras)
+				x.s.Name(), dataset.ErrNoTokens, format.Clip(c), x.r.Cameras)
 		}
 	}
 	if len(named) > 0 {

@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
@@ -93,7 +94,7 @@ func (l *LeRobot) Rate() float64 { return l.info.FPS }
 
 // OpenLeRobot opens the data set in dir.
 func OpenLeRobot(dir string, o dataset.Options) (*LeRobot, error) {
-	if err := onDisk(dir, "a LeRobot data set"); err != nil {
+	if err := format.OnDisk(dir, "a LeRobot data set"); err != nil {
 		return nil, err
 	}
 	l := &LeRobot{dir: dir, o: o, tables: &tables{o: o}}
@@ -113,7 +114,7 @@ func OpenLeRobot(dir string, o dataset.Options) (*LeRobot, error) {
 	case strings.HasPrefix(l.info.Version, "v3."):
 		err = l.load3()
 	default:
-		err = fmt.Errorf("meta/info.json: version %q; v2 and v3 are read", Clip(l.info.Version))
+		err = fmt.Errorf("meta/info.json: version %q; v2 and v3 are read", format.Clip(l.info.Version))
 	}
 	if err == nil {
 		err = l.loadTasks()
@@ -129,7 +130,7 @@ func OpenLeRobot(dir string, o dataset.Options) (*LeRobot, error) {
 	for _, e := range l.episodes {
 		places = append(places, fmt.Sprint(e.Index, e.Length, e.Tasks, e.Videos, e.file, e.row))
 	}
-	l.print = HashOf(places...)
+	l.print = format.HashOf(places...)
 	return l, nil
 }
 
@@ -147,7 +148,7 @@ func (l *LeRobot) cameras() (out []string) {
 // pathField matches a field of a path, as in {episode_index:06d}.
 var pathField = regexp.MustCompile(`\{([a-z_]+)(?::0(\d{1,2})d)?\}`)
 
-// fill writes a path of info.json, which may not lead out of the data set.
+// Fill writes a path of info.json, which may not lead out of the data set.
 func (l *LeRobot) fill(pattern string, values map[string]any) (string, error) {
 	missing := ""
 	out := pathField.ReplaceAllStringFunc(pattern, func(f string) string {
@@ -163,11 +164,11 @@ func (l *LeRobot) fill(pattern string, values map[string]any) (string, error) {
 		return fmt.Sprint(v)
 	})
 	if missing != "" {
-		return "", fmt.Errorf("meta/info.json: the path %q has a field %q that is not known", Clip(pattern),
+		return "", fmt.Errorf("meta/info.json: the path %q has a field %q that is not known", format.Clip(pattern),
 			missing)
 	}
 	if !filepath.IsLocal(out) {
-		return "", fmt.Errorf("meta/info.json: the path %q leads out of the data set", Clip(out))
+		return "", fmt.Errorf("meta/info.json: the path %q leads out of the data set", format.Clip(out))
 	}
 	return out, nil
 }
@@ -179,11 +180,11 @@ func (l *LeRobot) loadTasks() error {
 		Task  string `json:"task"`
 		Other string `json:"__index_level_0__"` // pandas' name of what has none
 	}
-	var rows records
+	var rows format.Records
 	var err error
-	for name, open := range map[string]func(string, dataset.Options) (records, error){
-		"tasks.jsonl":   func(p string, o dataset.Options) (records, error) { return openJSON(p, o) },
-		"tasks.parquet": openRows} { // one of them is there
+	for name, open := range map[string]func(string, dataset.Options) (format.Records, error){
+		"tasks.jsonl":   func(p string, o dataset.Options) (format.Records, error) { return format.OpenJSON(p, o) },
+		"tasks.parquet": format.OpenRows} { // one of them is there
 		path := filepath.Join(l.dir, "meta", name)
 		if _, there := os.Stat(path); there != nil {
 			continue
@@ -215,7 +216,7 @@ func (l *LeRobot) loadTasks() error {
 
 // load2 reads the episodes of version 2: a line, a table and a video a camera each.
 func (l *LeRobot) load2() error {
-	lines, err := openJSON(filepath.Join(l.dir, "meta", "episodes.jsonl"), l.o)
+	lines, err := format.OpenJSON(filepath.Join(l.dir, "meta", "episodes.jsonl"), l.o)
 	if err != nil {
 		return err
 	}
@@ -257,7 +258,7 @@ func (l *LeRobot) load3() error {
 	size := 0
 	first := map[string]int64{} // frame that a table begins with
 	for _, f := range files {
-		r, err := openRows(f, l.o)
+		r, err := format.OpenRows(f, l.o)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f, err)
 		}

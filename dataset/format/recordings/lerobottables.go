@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 // tablesMax is how many tables of a data set are open at once.
@@ -26,11 +27,11 @@ type tables struct {
 
 type openTable struct {
 	path string
-	rows records
+	rows format.Records
 }
 
 // get opens a table, or finds it open.
-func (t *tables) get(path string) (records, error) {
+func (t *tables) get(path string) (format.Records, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := slices.IndexFunc(t.open, func(o openTable) bool { return o.path == path })
@@ -39,7 +40,7 @@ func (t *tables) get(path string) (records, error) {
 		t.open = append([]openTable{o}, slices.Delete(t.open, at, at+1)...)
 		return o.rows, nil
 	}
-	r, err := openRows(path, t.o)
+	r, err := format.OpenRows(path, t.o)
 	if err != nil {
 		return nil, err
 	}
@@ -96,5 +97,5 @@ func writeLeRobot(dir string, docs []dataset.Document) (path string, o dataset.O
 		lines = append(lines, map[string]any{"episode_index": e.Index, "tasks": e.Tasks,
 			"length": len(e.Frames)})
 	}
-	return dir, o, WriteLines(filepath.Join(dir, "meta", "episodes.jsonl"), lines)
+	return dir, o, format.WriteLines(filepath.Join(dir, "meta", "episodes.jsonl"), lines)
 }

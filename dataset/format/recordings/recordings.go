@@ -1,4 +1,6 @@
-package format
+// Package recordings reads what robots did: LeRobot data sets, HDF5, MCAP and bags of ROS 2, RLDS; it writes LeRobot data
+// sets of them. It registers its formats.
+package recordings
 
 import (
 	"encoding/json"

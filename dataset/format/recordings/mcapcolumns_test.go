@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"encoding/binary"
@@ -122,7 +122,7 @@ func TestMCAPNames(t *testing.T) {
 // none; what recordings of frames are does not change with the rate of messages.
 func TestRecordingLinks(t *testing.T) {
 	dir := t.TempDir()
-	from, err := filepath.Abs("../hdf5/testdata/robomimic.hdf5")
+	from, err := filepath.Abs("../../hdf5/testdata/robomimic.hdf5")
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(from, filepath.Join(dir, "a.hdf5")))
 	require.NoError(t, os.Symlink(filepath.Join(dir, "none"), filepath.Join(dir, "b.hdf5")))

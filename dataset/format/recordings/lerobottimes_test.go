@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"encoding/json"
@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
@@ -111,7 +112,7 @@ func TestVideoOfAnotherRate(t *testing.T) {
 		"color=black:s=32x32:r=24:d=2.5,geq=lum='20+3*N':cb=128:cr=128", "-pix_fmt", "yuv420p", "-c:v", "mpeg4", "-q:v",
 		"1", file).CombinedOutput()
 	require.NoError(t, err, string(out))
-	s := open(t, dir, dataset.Options{Horizon: 1, Robot: dataset.RobotKeys{State: "action"}})
+	s := formattest.Open(t, dir, dataset.Options{Horizon: 1, Robot: dataset.RobotKeys{State: "action"}})
 	for i := range s.Len() {
 		v := frame(t, s, i).Videos[camera]
 		require.True(t, strings.HasSuffix(v.File, ".mp4"))

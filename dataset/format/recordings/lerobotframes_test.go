@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
@@ -208,7 +210,7 @@ func TestRobotVideos(t *testing.T) {
 			out, err := exec.Command("ffmpeg", append(args,
 				filepath.Join(dir, "videos", camera, "chunk-000/file-000.mp4"))...).CombinedOutput()
 			require.NoError(t, err, string(out))
-			s := open(t, dir, dataset.Options{Horizon: 1, Robot: dataset.RobotKeys{State: "action"}})
+			s := formattest.Open(t, dir, dataset.Options{Horizon: 1, Robot: dataset.RobotKeys{State: "action"}})
 			require.EqualValues(t, 20, s.Len())
 			var asked []float64
 			file := ""
@@ -254,7 +256,7 @@ func TestNumbersReadNoPictures(t *testing.T) {
 		at++
 	}))
 	require.Equal(t, 3, at)
-	rows, err := openColumns(filepath.Join(dir, "data/chunk-000/file-000.parquet"), dataset.Options{},
+	rows, err := format.OpenColumns(filepath.Join(dir, "data/chunk-000/file-000.parquet"), dataset.Options{},
 		"action")
 	require.NoError(t, err)
 	defer rows.Close()

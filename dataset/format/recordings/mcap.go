@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/mcap"
 )
 
@@ -43,7 +44,7 @@ func filesIn(path string, ends ...string) (out []string) {
 		return nil
 	}
 	has := func(name string) bool {
-		return slices.ContainsFunc(ends, func(end string) bool { return hasSuffix(name, end) })
+		return slices.ContainsFunc(ends, func(end string) bool { return format.HasSuffix(name, end) })
 	}
 	if !info.IsDir() {
 		if info.Mode().IsRegular() && has(path) {
@@ -119,7 +120,7 @@ func openMCAP(path string, o dataset.Options) (*MCAP, error) {
 		info, err := f.Stat()
 		var print string
 		if err == nil {
-			print, err = fingerprintFile(f, info.Size(), o.Full)
+			print, err = format.FingerprintFile(f, info.Size(), o.Full)
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), m.Close())
@@ -133,7 +134,7 @@ func openMCAP(path string, o dataset.Options) (*MCAP, error) {
 		m.episodes = append(m.episodes, e)
 		m.add(e.steps)
 	}
-	m.print, m.left = HashOf(parts...), m.lefts.said()
+	m.print, m.left = format.HashOf(parts...), m.lefts.said()
 	m.measure(m.Numbers)
 	return m, nil
 }

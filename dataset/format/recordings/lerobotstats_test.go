@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"encoding/json"

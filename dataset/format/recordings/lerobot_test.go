@@ -1,17 +1,22 @@
-package format
+package recordings
 
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
@@ -24,7 +29,7 @@ func framesOf(episode, n, first int) (out []lerobotFrame) {
 	return out
 }
 
-// episodeOf is what an episode without videos reads as.
+// EpisodeOf is what an episode without videos reads as.
 func episodeOf(i int) dataset.Document {
 	e := lerobotEpisode{Index: int64(i), Length: int64(2 + i%5), FPS: 10,
 		Tasks: []string{fmt.Sprintf("pick up %d", i)}, Videos: map[string]LeRobotVideo{}}
@@ -79,7 +84,7 @@ func writeLeRobot3(t *testing.T, dir string) {
 func TestLeRobot3(t *testing.T) {
 	dir := t.TempDir()
 	writeLeRobot3(t, dir)
-	s := open(t, dir, dataset.Options{})
+	s := formattest.Open(t, dir, dataset.Options{})
 	require.EqualValues(t, 5, s.Len())
 	for i := range s.Len() {
 		d, err := s.Read(i)
@@ -137,11 +142,51 @@ func TestLeRobotBad(t *testing.T) {
 	dir := t.TempDir()
 	writeLeRobot3(t, dir)
 	require.NoError(t, os.Remove(dir+"/data/chunk-000/file-001.parquet"))
-	s := open(t, dir, dataset.Options{})
+	s := formattest.Open(t, dir, dataset.Options{})
 	_, err := s.Read(0)
 	require.NoError(t, err)
 	_, err = s.Read(4)
 	var bad *dataset.BadSample
 	require.ErrorAs(t, err, &bad)
 	require.Contains(t, bad.Reason, "episode 4: its table is missing")
+}
+
+// TestRoundTripClaims holds LeRobot to formattest.RoundTrip, and FuzzPaths its patterns of paths to what lies below a
+// folder.
+func TestRoundTripClaims(t *testing.T) {
+	n := 0
+	for _, f := range dataset.Formats() {
+		if f.Kind == dataset.KindEpisodes {
+			var docs []dataset.Document
+			for i := range 23 {
+				docs = append(docs, episodeOf(i))
+			}
+			formattest.RoundTrip(t, f, docs)
+			n++
+		}
+	}
+	require.NotZero(t, n)
+}
+
+func FuzzPaths(f *testing.F) {
+	for _, pattern := range []string{"data/{episode_index:06d}", "{x", "../{episode_index}"} {
+		f.Add(pattern)
+	}
+	f.Fuzz(func(t *testing.T, pattern string) {
+		if p, err := (&LeRobot{}).fill(pattern, map[string]any{"episode_index": int64(7)}); err == nil {
+			require.True(t, filepath.IsLocal(p))
+		}
+	})
+}
+
+// TestDiskAlone: a URL of recordings, which are read from disk alone, is refused by that reason.
+func TestDiskAlone(t *testing.T) {
+	t.Setenv("LFACTOR_CACHE", t.TempDir())
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("a text"))
+	}))
+	defer s.Close()
+	_, err := dataset.Open(strings.Replace(s.URL, "http://", "http://me:secret@", 1)+"/a", dataset.Options{Format: "lerobot"})
+	require.ErrorContains(t, err, "is read from disk alone, not from "+s.URL+"/a")
+	require.NotContains(t, err.Error(), "secret")
 }

@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 // RLDS's data sets, as TensorFlow Datasets keeps them and Open X-Embodiment has them: a folder with
@@ -36,7 +37,7 @@ type rldsColumn struct {
 // rldsEpisode is where an episode lies, and how many steps it has.
 type rldsEpisode struct {
 	file  int
-	place recordPlace
+	place format.RecordPlace
 	steps int64
 }
 
@@ -106,7 +107,7 @@ func (r *RLDS) collect(key string, f *rldsFeature, depth int) error {
 
 // openRLDS opens the data set in dir.
 func openRLDS(dir string, o dataset.Options) (*RLDS, error) {
-	if err := onDisk(dir, "an RLDS data set"); err != nil {
+	if err := format.OnDisk(dir, "an RLDS data set"); err != nil {
 		return nil, err
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "features.json"))
@@ -134,7 +135,7 @@ func openRLDS(dir string, o dataset.Options) (*RLDS, error) {
 	for _, e := range r.episodes {
 		places = append(places, fmt.Sprint(e.file, e.place, e.steps))
 	}
-	r.print = HashOf(places...)
+	r.print = format.HashOf(places...)
 	return r, nil
 }
 
@@ -158,13 +159,13 @@ func (r *RLDS) scan() error {
 		if err != nil {
 			return err
 		}
-		places, err := recordsIn(f, info.Size())
+		places, err := format.RecordsIn(f, info.Size())
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		for _, p := range places {
 			e := rldsEpisode{file: i, place: p}
-			if p.size <= r.o.Limit() {
+			if p.Size <= r.o.Limit() {
 				r.measure(&e, all)
 			}
 			r.episodes = append(r.episodes, e)
@@ -202,7 +203,7 @@ func (r *RLDS) measure(e *rldsEpisode, all map[string][][]float64) {
 		if all[name] == nil {
 			all[name] = make([][]float64, c.width)
 		}
-		for i, v := range features[c.key].numbers() {
+		for i, v := range features[c.key].Numbers() {
 			if !math.IsNaN(v) && !math.IsInf(v, 0) {
 				all[name][i%c.width] = append(all[name][i%c.width], v)
 			}
@@ -211,10 +212,10 @@ func (r *RLDS) measure(e *rldsEpisode, all map[string][][]float64) {
 }
 
 // episode reads an episode's features, and how many steps it has by its actions.
-func (r *RLDS) episode(e rldsEpisode) (features map[string]*exampleFeature, steps int64, err error) {
-	b, err := recordAt(r.files[e.file], e.place)
+func (r *RLDS) episode(e rldsEpisode) (features map[string]*format.ExampleFeature, steps int64, err error) {
+	b, err := format.RecordAt(r.files[e.file], e.place)
 	if err == nil {
-		features, err = parseExample(b)
+		features, err = format.ParseExample(b)
 	}
 	if err != nil {
 		return nil, 0, err
@@ -232,7 +233,7 @@ func (r *RLDS) episode(e rldsEpisode) (features map[string]*exampleFeature, step
 		if f == nil {
 			return nil, 0, fmt.Errorf("it has no %s", c.key)
 		}
-		n := len(f.floats) + len(f.ints)
+		n := len(f.Floats) + len(f.Ints)
 		if n == 0 && r.o.Horizon == 0 {
 			continue
 		}
@@ -242,7 +243,7 @@ func (r *RLDS) episode(e rldsEpisode) (features map[string]*exampleFeature, step
 		steps = int64(n / c.width)
 	}
 	for _, c := range r.columns { // each by itself
-		if c.image && (features[c.key] == nil || int64(len(features[c.key].bytes)) != steps) {
+		if c.image && (features[c.key] == nil || int64(len(features[c.key].Bytes)) != steps) {
 			return nil, 0, fmt.Errorf("%s has no picture of each of %d steps", c.key, steps)
 		}
 	}
@@ -275,15 +276,15 @@ func (r *RLDS) Cameras() (out []string) {
 func (r *RLDS) Read(i int64) (dataset.Document, error) {
 	return r.read(i, func(at int) (dataset.Place, string) {
 		e := r.episodes[at]
-		return dataset.Place{File: r.files[e.file].Name(), Offset: e.place.at}, ""
+		return dataset.Place{File: r.files[e.file].Name(), Offset: e.place.At}, ""
 	}, r.open)
 }
 
 // open reads an episode.
 func (r *RLDS) open(at int, _ int64) (*opened, error) {
 	e := r.episodes[at]
-	if e.place.size > r.o.Limit() {
-		return nil, fmt.Errorf("the episode has %d bytes, and %d are read at most", e.place.size,
+	if e.place.Size > r.o.Limit() {
+		return nil, fmt.Errorf("the episode has %d bytes, and %d are read at most", e.place.Size,
 			r.o.Limit())
 	}
 	features, steps, err := r.episode(e)
@@ -292,14 +293,14 @@ func (r *RLDS) open(at int, _ int64) (*opened, error) {
 	}
 	out := &opened{steps: steps, task: func(n int64) string { return r.task(features, n) }}
 	if r.o.Horizon == 0 {
-		if f := features[rldsDocument]; f != nil && len(f.bytes) == 1 {
-			out.whole = f.bytes[0]
+		if f := features[rldsDocument]; f != nil && len(f.Bytes) == 1 {
+			out.whole = f.Bytes[0]
 		}
 		return out, nil
 	}
 	rows := func(name string) func(n int64) []float64 {
 		c := r.columns[name]
-		all, w := features[c.key].numbers(), int64(c.width)
+		all, w := features[c.key].Numbers(), int64(c.width)
 		return func(n int64) []float64 { return all[n*w : (n+1)*w] }
 	}
 	out.state, out.action = rows(r.state()), rows(r.action())
@@ -307,7 +308,7 @@ func (r *RLDS) open(at int, _ int64) (*opened, error) {
 		images := map[string][]byte{}
 		for name, c := range r.columns {
 			if c.image {
-				images[name] = features[c.key].bytes[n]
+				images[name] = features[c.key].Bytes[n]
 			}
 		}
 		return images, nil
@@ -316,10 +317,10 @@ func (r *RLDS) open(at int, _ int64) (*opened, error) {
 }
 
 // task is what is to be done in a step.
-func (r *RLDS) task(features map[string]*exampleFeature, k int64) string {
+func (r *RLDS) task(features map[string]*format.ExampleFeature, k int64) string {
 	for _, key := range r.text {
-		if f := features[key]; f != nil && len(f.bytes) > 0 {
-			if text := string(f.bytes[min(int(k), len(f.bytes)-1)]); text != "" {
+		if f := features[key]; f != nil && len(f.Bytes) > 0 {
+			if text := string(f.Bytes[min(int(k), len(f.Bytes)-1)]); text != "" {
 				return text
 			}
 		}
@@ -330,7 +331,7 @@ func (r *RLDS) task(features map[string]*exampleFeature, k int64) string {
 // Numbers implements Robots.
 func (r *RLDS) Numbers(each func(states, actions [][]float64)) error {
 	for _, e := range r.episodes {
-		if e.place.size > r.o.Limit() {
+		if e.place.Size > r.o.Limit() {
 			continue
 		}
 		features, steps, err := r.episode(e)
@@ -342,7 +343,7 @@ func (r *RLDS) Numbers(each func(states, actions [][]float64)) error {
 			if !ok || features[c.key] == nil {
 				return nil
 			}
-			all := features[c.key].numbers()
+			all := features[c.key].Numbers()
 			for k := range min(int(steps), len(all)/c.width) {
 				out = append(out, all[k*c.width:(k+1)*c.width])
 			}

@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"encoding/binary"
@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 // rldsDocument is the feature of an episode that this program wrote that has it as it was.
@@ -72,6 +73,6 @@ func featureOf(b []byte, name string, kind int, list []byte) []byte {
 func appendRecord(b, record []byte) []byte {
 	head := binary.LittleEndian.AppendUint64(nil, uint64(len(record)))
 	b = append(b, head...)
-	b = binary.LittleEndian.AppendUint32(b, masked(head))
-	return binary.LittleEndian.AppendUint32(append(b, record...), masked(record))
+	b = binary.LittleEndian.AppendUint32(b, format.Masked(head))
+	return binary.LittleEndian.AppendUint32(append(b, record...), format.Masked(record))
 }

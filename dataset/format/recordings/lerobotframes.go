@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"sort"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 // RobotFrame is one frame of a robot's recording with what is done from it on: a document of a data set of
@@ -77,17 +78,17 @@ func (r *robotFrames) Len() int64 { return r.from[len(r.from)-1] }
 // Fingerprint implements dataset.Source.
 func (r *robotFrames) Fingerprint() string {
 	if r.cameras() != nil {
-		return HashOf("frames 4", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past,
+		return format.HashOf("frames 4", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past,
 			r.o.Later, r.o.Every)
 	}
 	if r.o.Later > 0 {
-		return HashOf("frames 3", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past,
+		return format.HashOf("frames 3", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past,
 			r.o.Later, r.o.Every)
 	}
 	if r.o.Past > 0 {
-		return HashOf("frames 2", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past)
+		return format.HashOf("frames 2", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past)
 	}
-	return HashOf("frames 1", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot)
+	return format.HashOf("frames 1", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot)
 }
 
 // Read implements dataset.Source.
@@ -158,7 +159,7 @@ func (r *robotFrames) Read(i int64) (dataset.Document, error) {
 }
 
 // later reads what is seen behind a frame; why is what is wrong with it.
-func (r *robotFrames) later(f *RobotFrame, t records, e *lerobotEpisode) (why string, err error) {
+func (r *robotFrames) later(f *RobotFrame, t format.Records, e *lerobotEpisode) (why string, err error) {
 	task := f.Task // of the present step
 	for i := range r.o.Later {
 		n := f.place(int64((i+1)*r.o.Every), e.Length)
@@ -271,7 +272,7 @@ func (l *LeRobot) Stats() (map[string]RobotStats, error) {
 	if err == nil {
 		return statsOf(b)
 	}
-	lines, err := openJSON(filepath.Join(l.dir, "meta", "episodes_stats.jsonl"), l.o)
+	lines, err := format.OpenJSON(filepath.Join(l.dir, "meta", "episodes_stats.jsonl"), l.o)
 	if err != nil {
 		return nil, fmt.Errorf("%s has neither meta/stats.json nor meta/episodes_stats.jsonl: %w", l.dir,
 			err)
@@ -330,7 +331,7 @@ func (l *LeRobot) Steps() (n int64) {
 // Numbers implements Robots.
 func (l *LeRobot) Numbers(each func(states, actions [][]float64)) (err error) {
 	wanted := []string{cmp.Or(l.o.Robot.State, "observation.state"), cmp.Or(l.o.Robot.Action, "action")}
-	var t records
+	var t format.Records
 	name := ""
 	defer func() {
 		if t != nil {
@@ -345,7 +346,7 @@ func (l *LeRobot) Numbers(each func(states, actions [][]float64)) (err error) {
 				}
 			}
 			name = e.file
-			if t, err = openColumns(filepath.Join(l.dir, name), l.o, wanted...); err != nil &&
+			if t, err = format.OpenColumns(filepath.Join(l.dir, name), l.o, wanted...); err != nil &&
 				!os.IsNotExist(err) {
 				return err
 			}

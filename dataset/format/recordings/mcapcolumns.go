@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/mcap"
 	"github.com/lfactor/lfactor/dataset/media"
 )
@@ -53,7 +54,7 @@ func mcapName(topic string) string { return strings.ReplaceAll(strings.Trim(topi
 func (m *MCAP) sort(e *mcapEpisode) (out mcapColumns, err error) {
 	out.by, e.cameras = map[string]mcapColumn{}, map[string]*mcap.Topic{}
 	leave := func(t *mcap.Topic, why string) {
-		why = fmt.Sprintf("topic %s of %s: %s", Clip(t.Name), Clip(orName(t.Type, "no type")), why)
+		why = fmt.Sprintf("topic %s of %s: %s", format.Clip(t.Name), format.Clip(orName(t.Type, "no type")), why)
 		m.lefts.add(why)
 		out.left = append(out.left, why)
 	}
@@ -120,11 +121,11 @@ func (x mcapColumns) find(name string) (mcapColumn, error) {
 			left = "; not read: " + strings.Join(x.left, "; ")
 		}
 		return c, fmt.Errorf("it has no topic of numbers %q; there are %s: name one by policy.action_key and "+
-			"policy.state_key%s", Clip(name), strings.Join(slices.Sorted(maps.Keys(x.by)), ", "), left)
+			"policy.state_key%s", format.Clip(name), strings.Join(slices.Sorted(maps.Keys(x.by)), ", "), left)
 	}
 	if c.other != "" {
 		return c, fmt.Errorf("%s is the name of columns of two topics, %s of %s and %s: name another column, or rename "+
-			"one of the topics", Clip(name), c.topic.Name, c.topic.Type, c.other)
+			"one of the topics", format.Clip(name), c.topic.Name, c.topic.Type, c.other)
 	}
 	return c, nil
 }

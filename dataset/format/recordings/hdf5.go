@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/hdf5"
 )
 
@@ -68,7 +69,7 @@ func openHDF5(path string, o dataset.Options) (*HDF5, error) {
 		info, err := f.Stat()
 		var print string
 		if err == nil {
-			print, err = fingerprintFile(f, info.Size(), o.Full)
+			print, err = format.FingerprintFile(f, info.Size(), o.Full)
 		}
 		if err == nil {
 			parts = append(parts, filepath.Base(name), print)
@@ -82,7 +83,7 @@ func openHDF5(path string, o dataset.Options) (*HDF5, error) {
 		return nil, errors.Join(fmt.Errorf("%s has no recordings: neither data/demo_N nor action and observations", path),
 			h.Close())
 	}
-	h.print = HashOf(parts...)
+	h.print = format.HashOf(parts...)
 	h.measure(h.Numbers)
 	return h, nil
 }

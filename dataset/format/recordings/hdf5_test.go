@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ type hdf5Golden map[string]struct {
 	}
 }
 
-const hdf5Dir = "../hdf5/testdata/"
+const hdf5Dir = "../../hdf5/testdata/"
 
 // at is row k of a data set of a file.
 func (g hdf5Golden) at(file, path string, k int) []float64 {

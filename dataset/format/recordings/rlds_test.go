@@ -1,4 +1,4 @@
-package format
+package recordings
 
 import (
 	"crypto/sha256"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 // rldsGolden is what bench/golden/rlds.py wrote.
@@ -131,16 +132,16 @@ func FuzzExample(f *testing.F) {
 	f.Add(b[12 : 12+n])
 	f.Add([]byte{10, 5, 10, 3, 10, 1, 'a'})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		features, err := parseExample(b)
+		features, err := format.ParseExample(b)
 		if err != nil {
 			return
 		}
 		total := 0
 		for _, v := range features {
-			for _, x := range v.bytes {
+			for _, x := range v.Bytes {
 				total += len(x)
 			}
-			total += len(v.floats) + len(v.ints)
+			total += len(v.Floats) + len(v.Ints)
 		}
 		require.LessOrEqual(t, total, 2*len(b))
 	})
