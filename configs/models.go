@@ -202,6 +202,9 @@ func (l *loader) hfDir(dir string) {
 	file := filepath.Join(dir, "config.json")
 	text, err := source.ReadFile(file)
 	if err != nil {
+		if found, _ := filepath.Glob(filepath.Join(dir, "*.gguf")); len(found) > 0 { // a pattern of ours has no fault
+			err = fmt.Errorf("%w; the folder has %s: name that file", err, filepath.Base(found[0]))
+		}
 		l.errs = append(l.errs, err)
 		return
 	}

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/binary"
 	"math"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -44,4 +45,12 @@ func TestCast(t *testing.T) {
 	require.NoError(t, read(full, "gate.weight", 0, 2))
 	require.NoError(t, read(Finite(f), "up.weight", 1, 2))
 	require.ErrorContains(t, read(Finite(f), "up.weight", 0, 2), "up.weight: malformed: it has a number that is not finite")
+}
+
+// TestPointer: what a clone without Git LFS has in place of weights is named.
+func TestPointer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	require.NoError(t, os.WriteFile(path, []byte("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"), 0o600))
+	_, err := OpenFile(path)
+	require.ErrorContains(t, err, "is a pointer of Git LFS")
 }

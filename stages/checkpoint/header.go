@@ -38,6 +38,9 @@ func readHeader(r io.ReaderAt, path string, size int64) (*header, error) {
 	}
 	n := binary.LittleEndian.Uint64(head[:])
 	switch {
+	case string(head[:]) == "version ":
+		return nil, bad(Malformed, nil, "is a pointer of Git LFS, and not the file: run `git lfs pull` where it was cloned, or bring the "+
+			"repository by `lfactor hub get`")
 	case n > headerBytesMax:
 		return nil, bad(Malformed, nil, "header claims %d bytes, limit %d", n, headerBytesMax)
 	case n > uint64(size-8):

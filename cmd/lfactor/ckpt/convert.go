@@ -156,6 +156,9 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 			"checkpoint is exported in the type of the weights that it began with")
 	case o.shard > 0 && o.to != "hf":
 		return exit.Usagef("--shard-size is for Hugging Face directories")
+	case pickledAdapter(args[0]):
+		return exit.Usagef("%s has adapter_model.bin, a pickle, and no %s: load it by PEFT, and save it by save_pretrained, which writes "+
+			"that", args[0], checkpoint.AdapterName)
 	case quant.IsAdapter(args[0]) && !o.merge:
 		return exit.Usagef("%s has adapters alone: say --merge to add them to their model", args[0])
 	case o.merge && (other || folder(args[0]) && !quant.IsAdapter(args[0])):
@@ -240,6 +243,12 @@ func (o *conversion) folder(src, dst, dtype string) error {
 		return o.fromTorch(src, dst, dtype)
 	}
 	return o.export(src, dst)
+}
+
+// pickledAdapter reports whether a path is an adapter as older versions of PEFT save it.
+func pickledAdapter(path string) bool {
+	return !quant.IsAdapter(path) && machine.Exists(filepath.Join(path, checkpoint.AdapterConfigName)) &&
+		machine.Exists(filepath.Join(path, "adapter_model.bin"))
 }
 
 // folder reports whether a path is a Hugging Face directory.

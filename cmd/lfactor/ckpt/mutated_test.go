@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	_ "github.com/lfactor/lfactor/stages/family/all"
 )
@@ -162,4 +163,17 @@ func convertTo(t *testing.T, dir, to string) error {
 	c := &cobra.Command{}
 	c.SetErr(io.Discard)
 	return o.convert(c, dir, dst)
+}
+
+// TestNamedFolders: an adapter in a pickle, and a folder that has a GGUF file alone, are named.
+func TestNamedFolders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{checkpoint.AdapterConfigName, "adapter_model.bin", "x.gguf"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o600))
+	}
+	o := conversion{to: "hf"}
+	require.ErrorContains(t, o.check(&cobra.Command{}, []string{dir, filepath.Join(t.TempDir(), "out")}), "adapter_model.bin, a pickle")
+	_, err := configs.ReadModel(dir)
+	require.ErrorContains(t, err, "the folder has x.gguf: name that file")
 }

@@ -109,7 +109,11 @@ func (g *File) Close() error { return g.f.Close() }
 func parse(r io.Reader, path string, size int64) (*File, error) {
 	p := &parser{r: bufio.NewReaderSize(r, 1<<16), path: path, size: size}
 	g := &File{path: path, Meta: Meta{}}
-	if string(p.bytes(4)) != magic {
+	switch string(p.bytes(4)) {
+	case magic:
+	case "vers":
+		p.fail("is a pointer of Git LFS, and not the file: run `git lfs pull` where it was cloned")
+	default:
 		p.fail("does not begin with GGUF")
 	}
 	version := p.u32()

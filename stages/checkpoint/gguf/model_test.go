@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -365,4 +366,27 @@ func TestOwnHeadOfTied(t *testing.T) {
 		require.NoError(t, a.Close())
 		require.NoError(t, b.Close())
 	}
+}
+
+// TestTrueTexts: a part of a split file, a pointer, a folder without a tokenizer and one whose tokenizer has no merges are named as
+// what they are.
+func TestTrueTexts(t *testing.T) {
+	err := (&Model{File: &File{path: "x.gguf", Meta: Meta{"split.count": int64(3), "split.no": int64(1)}}}).open()
+	require.ErrorContains(t, err, "part 2 of 3 of a split file")
+	_, err = parse(strings.NewReader("version https://git-lfs.github.com/spec/v1\n"), "x.gguf", 50)
+	require.ErrorContains(t, err, "is a pointer of Git LFS")
+	f := &families[slices.IndexFunc(families, func(f family) bool { return f.arch == "llama" })]
+	dir, file := toy(t, f, vocabOf(t, "qwen"), nil), filepath.Join(t.TempDir(), "x.gguf")
+	require.ErrorContains(t, Export(nil, dir, file, "f32"), "a GGUF file has its tokenizer in it")
+	withTokenizer(t, dir, "qwen")
+	path := filepath.Join(dir, "tokenizer.json")
+	var all map[string]any
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &all))
+	all["model"].(map[string]any)["merges"] = []any{}
+	require.NoError(t, os.WriteFile(path, marshal(all), 0o600))
+	require.ErrorContains(t, Export(nil, dir, file, "f32"), "model.merges is empty")
+	_, err = os.Stat(file)
+	require.ErrorIs(t, err, os.ErrNotExist)
 }

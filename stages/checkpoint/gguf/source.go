@@ -46,6 +46,11 @@ func Open(path string) (*Model, error) {
 }
 
 func (m *Model) open() error {
+	if parts, _ := m.File.Meta["split.count"].(int64); parts > 1 {
+		no, _ := m.File.Meta["split.no"].(int64) // what is no number is the first
+		return m.fault("", checkpoint.Malformed, "is part %d of %d of a split file: join them by llama.cpp's `llama-gguf-split "+
+			"--merge FIRST-PART OUT.gguf`", no+1, parts)
+	}
 	arch, _ := m.File.Meta[architecture].(string)     // what is no text is no architecture
 	n, _ := m.File.Meta[arch+".expert_count"].(int64) // of another type is refused where it is read
 	i := slices.IndexFunc(families, func(f family) bool {

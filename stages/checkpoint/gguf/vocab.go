@@ -175,6 +175,10 @@ func (e *exporter) tokenizerConfig() (map[string]any, error) {
 func (e *exporter) readTokenizer(v *vocabulary, conf map[string]any) (more []pair, err error) {
 	const name = "tokenizer.json"
 	b, err := os.ReadFile(filepath.Join(e.dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, e.fault(name, "", checkpoint.Missing, "a GGUF file has its tokenizer in it: put the model's files of that into the "+
+			"directory, or save it there by transformers' save_pretrained")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -183,9 +187,8 @@ func (e *exporter) readTokenizer(v *vocabulary, conf map[string]any) (more []pai
 		return nil, e.fault(name, "", checkpoint.Malformed, "%v", err)
 	}
 	if f.Model.Type != "BPE" {
-		return nil, e.fault(name, "", checkpoint.Extra, "model.type is %q: merges of bytes and "+
-			"SentencePiece's are written as "+
-			"GGUF", f.Model.Type)
+		return nil, e.fault(name, "", checkpoint.Extra, "model.type is %q: merges of bytes and SentencePiece's are written as GGUF",
+			f.Model.Type)
 	}
 	for _, a := range f.Added {
 		f.Model.Vocab[a.Content] = a.ID
@@ -208,7 +211,9 @@ func (e *exporter) readTokenizer(v *vocabulary, conf map[string]any) (more []pai
 		return []pair{{"tokenizer.ggml.pre", "default"}, {"tokenizer.ggml.add_bos_token", bos},
 			{"tokenizer.ggml.add_space_prefix", prefix}}, nil
 	}
-	v.model = "gpt2"
+	if v.model = "gpt2"; len(f.Model.Merges) == 0 {
+		return nil, e.fault(name, "", checkpoint.Missing, "model.merges is empty: llama.cpp loads no such vocabulary")
+	}
 	for _, m := range f.Model.Merges {
 		v.merges = append(v.merges, m[0]+" "+m[1])
 	}
