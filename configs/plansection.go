@@ -230,6 +230,7 @@ func (t *Tower) Check(at faults) {
 type LoRA struct {
 	Rank         int      `key:"rank" default:"0" min:"0" class:"fixed" flag:"lora-dim" doc:"Rank of the additions; 0 trains the weights themselves."`
 	Alpha        float64  `key:"alpha" default:"32" min:"0" class:"fixed" flag:"lora-alpha" doc:"The additions are scaled by alpha/rank."`
+	RSLoRA       bool     `key:"rslora" default:"false" class:"fixed" doc:"The additions are scaled by alpha/√rank instead: rsLoRA, arXiv:2312.03732."`
 	Dropout      float64  `key:"dropout" default:"0" min:"0" max:"1" class:"fixed" flag:"lora-dropout" doc:"Share of inputs dropped before the additions."`
 	Targets      []string `key:"targets" default:"['*.q_proj', '*.k_proj', '*.v_proj', '*.o_proj']" class:"fixed" doc:"Linear layers that get additions, as patterns with * on their full names."`
 	Base         string   `key:"base" default:"model" oneof:"model|kept|nf4|fp4|int4|int8|fp8|e2m1" class:"fixed" doc:"How the weights of linear layers lie in memory, which do not learn: in train.precision, in few bits as model.path keeps them (kept), or rounded to a form: nf4 (arXiv:2305.14314) and fp4 have a scale for 64 columns, int4 and fp8 (e4m3) for 128, e2m1 for 16, int8 for a row. Products unpack them tile by tile. Embeddings, heads, norms, biases, and experts with plan.etp above 1, stay in train.precision."`

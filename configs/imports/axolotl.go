@@ -11,7 +11,8 @@ var axolotl = map[string]rule{
 	"load_in_8bit":     few, "load_in_4bit": few, "strict": silent, "adapter": silent,
 	"lora_r": to(
 		"lora.rank",
-	), "lora_alpha": to("lora.alpha"), "lora_dropout": to("lora.dropout"), "lora_target_modules": targets,
+	), "lora_alpha": to("lora.alpha"), "lora_dropout": to("lora.dropout"),
+	"peft_use_rslora": to("lora.rslora"), "lora_target_modules": targets,
 	"lora_target_linear": yes(
 		"lora.targets",
 		[]string{"*"},

@@ -14,7 +14,8 @@ var llamafactory = map[string]rule{
 	"stage": silent, "do_train": silent, "do_eval": silent, "finetuning_type": silent,
 	"lora_rank": to(
 		"lora.rank",
-	), "lora_alpha": to("lora.alpha"), "lora_dropout": to("lora.dropout"), "lora_target": targets,
+	), "lora_alpha": to("lora.alpha"), "lora_dropout": to("lora.dropout"),
+	"use_rslora": to("lora.rslora"), "lora_target": targets,
 	"freeze_vision_tower": idle("set freeze: [visual.*], which see lfactor config explain freeze"),
 	"dataset":             silent, "dataset_dir": silent,
 	"eval_dataset": idle("name its files in data.valid"),

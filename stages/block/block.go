@@ -1,6 +1,7 @@
 package block
 
 import (
+	"math"
 	"path"
 
 	"github.com/lfactor/lfactor/kernels"
@@ -29,10 +30,19 @@ type Lora struct {
 	Rank    int
 	Alpha   float64
 	Dropout float64
+	Root    bool // divide by the root of the rank: rsLoRA, arXiv:2312.03732
 	// Slots is a number of adapters that lie side by side, [slots ...] each, of which every row has the one
 	// that adapters.off [slots+1] says: rows are in the order of slots, and those behind the last have
 	// none. 0 is one adapter for all rows.
 	Slots int
+}
+
+// Scale is what the product of the two matrices is multiplied with.
+func (l *Lora) Scale() float64 {
+	if l.Root {
+		return l.Alpha / math.Sqrt(float64(l.Rank))
+	}
+	return l.Alpha / float64(l.Rank)
 }
 
 // Match reports whether the linear called name gets an adapter: a pattern matches the whole name or its last parts.
@@ -171,7 +181,7 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 	d := r.T.Dropout(x, r.keys(drop), drop, r.draw())
 	a := r.T.Param(name+".lora_A.weight", []int{l.Rank, in}, map[bool]int{true: 1, false: -1}[o.Row], unit, true)
 	b := r.T.Param(name+".lora_B.weight", []int{out, l.Rank}, map[bool]int{true: -1, false: axis}[o.Row], unit, true)
-	down := r.T.Scale(r.T.Linear(d, a, nil), l.Alpha/float64(l.Rank)) // the narrow side of the two
+	down := r.T.Scale(r.T.Linear(d, a, nil), l.Scale()) // the narrow side of the two
 	return r.T.Add(y, r.T.Linear(down, b, nil))
 }
 
@@ -180,7 +190,7 @@ func (r *Rec) ofSlots(name string, x *grad.Value, out, in int) *grad.Value {
 	l, off := r.Lora, r.T.Data("adapters.off", tensor.I32, r.Lora.Slots+1)
 	a := r.T.Param(name+".lora_A.weight", []int{l.Slots, l.Rank, in}, -1, 1, true)
 	b := r.T.Param(name+".lora_B.weight", []int{l.Slots, out, l.Rank}, -1, 1, true)
-	down := r.T.Scale(r.T.GroupedLinear(x, a, off), l.Alpha/float64(l.Rank))
+	down := r.T.Scale(r.T.GroupedLinear(x, a, off), l.Scale())
 	return r.T.GroupedLinear(down, b, off)
 }
 

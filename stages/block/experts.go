@@ -181,7 +181,7 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 		return y
 	}
 	l := r.Lora
-	down := t.Scale(t.GroupedLinear(x, w(".lora_A.weight", l.Rank, in, -1), off), l.Alpha/float64(l.Rank))
+	down := t.Scale(t.GroupedLinear(x, w(".lora_A.weight", l.Rank, in, -1), off), l.Scale())
 	return t.Add(y, t.GroupedLinear(down, w(".lora_B.weight", out, l.Rank, -1), off))
 }
 

@@ -163,13 +163,15 @@ func (a Adapter) Split(r int, down, up []float32, to map[string][]float32) {
 // not PEFT's, and the last part of a name may stand for other layers in transformers. A module of several
 // parts has a rank, and so an alpha, as many times as large.
 func AdapterConfig(as []Adapter, l *block.Lora) checkpoint.AdapterConfig {
-	c := checkpoint.AdapterConfig{R: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, Ranks: map[string]int{},
+	c := checkpoint.AdapterConfig{R: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, RSLoRA: l.Root, Ranks: map[string]int{},
 		Alphas: map[string]float64{}}
 	for _, a := range as {
 		c.Targets.Names = append(c.Targets.Names, a.Module)
 		if n := len(a.Parts); n > 1 {
 			key := strings.ReplaceAll(a.Module, ".", `\.`) // PEFT reads keys as regular expressions
-			c.Ranks[key], c.Alphas[key] = n*l.Rank, float64(n)*l.Alpha
+			whole := *l
+			whole.Rank, whole.Alpha = n*l.Rank, float64(n)*l.Alpha
+			c.Ranks[key], c.Alphas[key] = whole.Rank, whole.Alpha*l.Scale()/whole.Scale() // with a root not n times as large
 		}
 	}
 	slices.Sort(c.Targets.Names)

@@ -193,7 +193,7 @@ func Lora(c *configs.Config) *block.Lora {
 	if l.Rank == 0 {
 		return nil
 	}
-	return &block.Lora{Targets: l.Targets, Rank: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout}
+	return &block.Lora{Targets: l.Targets, Rank: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, Root: l.RSLoRA}
 }
 
 // Frozen says which parameters are not trained: with adapters everything else, and what freeze names.

@@ -214,7 +214,7 @@ func (e *Exporter) adapted(base string) bool {
 // merge adds the product of b [out r] and a [r in], scaled, to dst [out in].
 func (e *Exporter) merge(dst, a, b []float32, out, in int) {
 	r := e.Lora.Rank
-	scale := e.Lora.Alpha / float64(r)
+	scale := e.Lora.Scale()
 	for i := range out {
 		for k := range in {
 			sum := 0.0

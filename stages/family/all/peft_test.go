@@ -3,6 +3,7 @@ package all
 import (
 	"encoding/json"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -131,4 +132,20 @@ func TestPEFTConvolution(t *testing.T) {
 	require.NoError(t, err)
 	_, err = m.PEFT(&block.Lora{Targets: []string{"*.patch_embed.proj"}, Rank: 2, Alpha: 6})
 	require.ErrorContains(t, err, "visual.patch_embed.proj is no linear layer of a checkpoint")
+}
+
+// TestRSLoRA: the additions of a run with lora.rslora are scaled by alpha/√rank, and PEFT scales a module of several parts, whose
+// rank is theirs together, by the same.
+func TestRSLoRA(t *testing.T) {
+	lora := &block.Lora{Rank: 4, Alpha: 6, Root: true}
+	require.Equal(t, 3.0, lora.Scale())
+	require.Equal(t, 1.5, (&block.Lora{Rank: 4, Alpha: 6}).Scale())
+	of := family.Adapter{Module: "attn.c_attn", Parts: make([]family.AdapterPart, 3)}
+	c := family.AdapterConfig([]family.Adapter{of}, lora)
+	require.True(t, c.RSLoRA)
+	require.Equal(t, 12, c.Ranks[`attn\.c_attn`])
+	require.InDelta(t, 3, c.Alphas[`attn\.c_attn`]/math.Sqrt(12), 1e-12)
+	lora.Root = false
+	c = family.AdapterConfig([]family.Adapter{of}, lora)
+	require.Equal(t, 18.0, c.Alphas[`attn\.c_attn`])
 }
