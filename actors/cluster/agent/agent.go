@@ -29,10 +29,11 @@ type Options struct {
 	Head []string // addresses of the head
 	// of the heads on this machine, which are started again when they have ended
 	Local   []control.LocalHead
-	Addr    string   // of this host, where processes take edges
-	Ports   [2]int   // they take edges at, first and last; 0 for any
-	Command []string // that is lfactor, before a job's arguments
-	Binary  string   // hash of this program
+	Leave   time.Duration // for jobs to move elsewhere when it is asked to end; 0 is 25 s
+	Addr    string        // of this host, where processes take edges
+	Ports   [2]int        // they take edges at, first and last; 0 for any
+	Command []string      // that is lfactor, before a job's arguments
+	Binary  string        // hash of this program
 	Version string
 	Log     io.Writer
 }
@@ -79,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer release()
 	a := &Agent{o: o, id: id, name: who.Name, children: machine.NewChildren(), procs: map[int64]*proc{},
-		d:    decide.New(decide.Options{Name: who.Name, Heads: o.Head, Local: len(o.Local)}),
+		d:    decide.New(decide.Options{Name: who.Name, Heads: o.Head, Leave: o.Leave, Local: len(o.Local)}),
 		ways: map[int64]*control.Conn{}, owners: map[string][2]int{}, spawn: make(chan func()), quit: make(chan bool, 1)}
 	if a.jobs, err = a.folders(); err != nil {
 		return fmt.Errorf("where jobs have their files: %w", err)

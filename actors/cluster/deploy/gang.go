@@ -33,6 +33,7 @@ type Gang struct {
 	From     string    // address of the host that srun was started on
 	Meet     string    // directory that all tasks see
 	End      time.Time // of the allocation, zero if it has none
+	Note     string    // what the launcher did not say, "" for nothing
 }
 
 // Cluster is the name of the cluster that the tasks make.

@@ -88,7 +88,9 @@ func (m *Manifest) Write() ([]byte, error) {
 			"backoffLimit": m.Retries * m.Hosts,
 			// a configuration that is wrong, or does not fit, or a state that is corrupt, is so the next
 			// time too
-			"podFailurePolicy": object{"rules": []object{{"action": "FailJob", "onPodConditions": []object{},
+			// a host that is drained or taken back is no fault of the run's: another pod joins and it goes on
+			"podFailurePolicy": object{"rules": []object{{"action": "Ignore", "onPodConditions": []object{
+				{"type": "DisruptionTarget", "status": "True"}}}, {"action": "FailJob", "onPodConditions": []object{},
 				"onExitCodes": object{
 					"containerName": "lfactor", "operator": "In",
 					"values": []int{exit.Usage, exit.Fit, exit.Corrupt}}}}},

@@ -56,7 +56,8 @@ func TestManifest(t *testing.T) {
 	require.Equal(t, []int{3, 3, 6}, []int{job.Spec.Completions, job.Spec.Parallelism,
 		job.Spec.BackoffLimit})
 	require.Equal(t, "Indexed", job.Spec.CompletionMode)
-	require.Equal(t, []int{2, 3, 6}, job.Spec.PodFailurePolicy.Rules[0].OnExitCodes.Values)
+	require.Contains(t, string(out), "type: DisruptionTarget", "a host that is drained is no fault of the run's")
+	require.Equal(t, []int{2, 3, 6}, job.Spec.PodFailurePolicy.Rules[1].OnExitCodes.Values)
 	c := job.Spec.Template.Spec.Containers[0]
 	require.Contains(t, c.Env, struct{ Name, Value string }{EnvHosts, "3"})
 	require.Contains(t, c.Env, struct{ Name, Value string }{EnvMeet, "/data"})

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -61,7 +62,9 @@ func (s *Gang) readEnd(seconds string, asked func(job string) (string, error)) e
 	}
 	text, err := asked(s.Job)
 	if err != nil {
-		return err
+		s.Note = fmt.Sprintf("when the allocation ends is not known: %v; give sbatch --signal=TERM@90, so that the run "+
+			"saves before", err)
+		return nil
 	}
 	_, at, ok := strings.Cut(text, "EndTime=")
 	if at, _, _ = strings.Cut(at, " "); !ok || at == "Unknown" {
@@ -69,7 +72,7 @@ func (s *Gang) readEnd(seconds string, asked func(job string) (string, error)) e
 	}
 	if s.End, err = time.ParseInLocation("2006-01-02T15:04:05", strings.TrimSpace(at),
 		time.Local); err != nil {
-		return fmt.Errorf("scontrol says EndTime=%.64q, which is not a time: %w", at, err)
+		s.End, s.Note = time.Time{}, fmt.Sprintf("when the allocation ends is not known: scontrol says EndTime=%.64q", at)
 	}
 	return nil
 }
@@ -79,6 +82,10 @@ func AskSlurm(job string) (string, error) {
 	text, err := exec.Command("scontrol", "-o", "show", "job", job).Output()
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", nil
+	}
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		err = fmt.Errorf("scontrol: %w: %.256s", err, bytes.TrimSpace(failed.Stderr))
 	}
 	return string(text), err
 }

@@ -53,14 +53,20 @@ func joinGang(c *cobra.Command, g deploy.Gang, args []string, addr, meet string,
 			signal.Ignore(syscall.SIGTERM)
 		}
 	}
+	if s.Note != "" && s.Task == 0 {
+		say("note: %s", s.Note)
+	}
+	if s.Task > 0 && s.Launcher == deploy.Kubernetes { // the pod alone is to go, or all are: its process moves or saves
+		return s.follow(c.Context(), podGrace)
+	}
 	if s.Task > 0 {
-		return s.follow(context.WithoutCancel(c.Context()))
+		return s.follow(context.WithoutCancel(c.Context()), 0)
 	}
 	return s.lead(c.Context(), args)
 }
 
 // follow is what all tasks do but the first: they run an agent until the cluster ends.
-func (s *gangJoin) follow(ctx context.Context) error {
+func (s *gangJoin) follow(ctx context.Context, grace time.Duration) error {
 	o, err := agentOptions()
 	if err != nil {
 		return err
@@ -73,9 +79,13 @@ func (s *gangJoin) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Dir, o.Head, o.Addr = h.Dir, heads, h.Addr
+	o.Dir, o.Head, o.Addr, o.Leave = h.Dir, heads, h.Addr, grace
 	return agent.Run(ctx, o)
 }
+
+// podGrace is how long a pod that is asked to end waits for its processes: less than the manifest's
+// terminationGracePeriodSeconds.
+const podGrace = 110 * time.Second
 
 // joined makes this host a member. A pod that was started again may find a token that it has used before: it
 // waits for the next.

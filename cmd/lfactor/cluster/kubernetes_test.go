@@ -75,6 +75,32 @@ func TestClusterKubernetes(t *testing.T) {
 	require.Equal(t, `{"done":true}`, string(left), "tokens are taken away")
 }
 
+// TestClusterKubernetesEnds: a job that is deleted ends all pods at once by SIGTERM, as the kubelet does: the last step is
+// saved, and none is lost.
+func TestClusterKubernetesEnds(t *testing.T) {
+	dir := tinyRun(t)
+	r := rig.New(t, 2, dir)
+	binary := filepath.Join(dir, "lfactor")
+	clitest.InstallBoth(t, binary)
+	var said bytes.Buffer
+	first := pod(t, r.Hosts[0], dir, binary, "j-0-aaaaa", 0, 2, &said, nil, "train", "run.yaml", "plan.procs=2",
+		"plan.dp=1", "train.buddy=off",
+		"checkpoint.interval=100000", "train.steps=100000")
+	second := pod(t, r.Hosts[1], dir, binary, "j-1-bbbbb", 1, 2, nil, nil)
+	require.Eventually(t, func() bool { return clitest.Steps(t, dir) > 20 }, 2*time.Minute, time.Millisecond,
+		"the run does not start")
+	for _, p := range leftovers(t, binary) {
+		if pid, err := strconv.Atoi(strings.Split(p, "/")[2]); err == nil && strings.Contains(p, " "+binary+" cluster join") {
+			require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+		}
+	}
+	_, _ = first.Wait(), second.Wait() // with codes of ends on request
+	steps := clitest.Steps(t, dir)
+	latest, err := os.ReadFile(filepath.Join(dir, "ckpt", "latest"))
+	require.NoError(t, err, said.String())
+	require.Contains(t, string(latest), fmt.Sprintf("%08d", steps), said.String())
+}
+
 // TestClusterManifest: a run file with its overrides is printed as a job; bad flags end with exit code 2 and
 // are named.
 func TestClusterManifest(t *testing.T) {

@@ -12,9 +12,10 @@ import (
 
 // Options are an agent's.
 type Options struct {
-	Name  string   // of its host
-	Heads []string // their addresses
-	Local int      // of them, or beside them, on this machine: started again when they have ended
+	Name  string        // of its host
+	Heads []string      // their addresses
+	Leave time.Duration // for jobs to move when the agent is asked to leave; 0 is leaveLimit
+	Local int           // of them, or beside them, on this machine: started again when they have ended
 }
 
 // Agent is what an agent knows. It is for one goroutine at a time.
@@ -58,6 +59,9 @@ const headsEvery = 500 * time.Millisecond
 
 // New is an agent without processes that has met no head.
 func New(o Options) *Agent {
+	if o.Leave == 0 {
+		o.Leave = leaveLimit
+	}
 	return &Agent{o: o, way: way{said: make([]string, len(o.Heads))}, tails: map[key]*tail{}, procs: map[key]*proc{},
 		over: map[key]control.Proc{}}
 }
@@ -128,7 +132,7 @@ func (a *Agent) elapsed(timer int64) {
 		}
 		a.watch = a.wake(headsEvery)
 	case a.leave:
-		a.note("processes have not moved within %v: they end with this agent", leaveLimit)
+		a.note("processes have not moved within %v: they end with this agent", a.o.Leave)
 		a.say(Quit{})
 	}
 }
@@ -149,7 +153,7 @@ func (a *Agent) asked() {
 		return
 	}
 	a.tell(control.Message{Kind: control.Leaving})
-	a.leave = a.wake(leaveLimit)
+	a.leave = a.wake(a.o.Leave)
 }
 
 // list says which processes there are, in order.

@@ -36,6 +36,7 @@ type Job struct {
 	Leaders  int          `json:"leaders,omitempty"` // that have ended, of the processes that run now
 	Stop     bool         `json:"stop,omitempty"`    // a user wants its end
 	Move     bool         `json:"move,omitempty"`    // it ends to start again on other hosts
+	Kept     bool         `json:"kept,omitempty"`    // it has, and its last step is durable
 	// Widths are with how many replicas the job can run, the most first, and Width is the one that it does;
 	// none before its leading process has said so, and where there is one way only.
 	Widths []control.Width `json:"widths,omitempty"`
@@ -260,7 +261,7 @@ func (h *Head) schedule() {
 
 // begin places a job's processes, neighbours in their numbers on one host, and starts the one that leads.
 func (h *Head) begin(j *Job, hosts []string) {
-	j.State, j.Why, j.Hosts, j.Began, j.Leaders = Running, "", hosts, h.now, 0
+	j.State, j.Why, j.Hosts, j.Began, j.Leaders, j.Kept = Running, "", hosts, h.now, 0, false
 	last := 0 // late words of earlier processes are not to be taken for these ones'
 	for _, p := range j.Procs {
 		last = max(last, p.Gen)

@@ -184,7 +184,7 @@ func (h *Head) procEnded(j *Job, n int, text string, code int) {
 // complete, it finds that out by itself.
 func (h *Head) again(j *Job) {
 	h.killAll(j)
-	j.State, j.Move, j.Hosts = Queued, false, nil
+	j.State, j.Move, j.Kept, j.Hosts = Queued, false, true, nil
 	h.save(j)
 	h.event(Event{Kind: "move", Job: j.ID, Text: "job " + j.ID +
 		" has made its step durable and goes on elsewhere"})

@@ -45,6 +45,8 @@ func (in Stop) apply(h *Head) {
 	}
 	switch {
 	case j.State == Ended:
+	case j.State == Queued && j.Kept: // its host was to leave, and it heard of that first
+		h.end(j, 130, "was stopped, its last step being durable")
 	case j.State == Queued:
 		h.end(j, 130, "was stopped before it began")
 	case in.Now:
