@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	_ "golang.org/x/crypto/x509roots/fallback" // where a host has no certificates, as an image of the program alone
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/bench"

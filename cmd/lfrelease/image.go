@@ -19,8 +19,8 @@ type blob struct {
 }
 
 // image is an OCI image of one layer, as a tar of its layout, which `podman load`, `skopeo copy oci-archive:` and
-// containerd take. Nothing is in it but the programs, certificates being those that Go finds where they are mounted;
-// it runs as user 1000. Source: OCI image specification 1.1.
+// containerd take. Nothing is in it but the programs, which have Mozilla's certificates for where none are mounted; it
+// runs as user 1000. Source: OCI image specification 1.1.
 func image(version, arch string, files []file) ([]byte, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)

@@ -69,7 +69,7 @@ func release(version, out, only string) error {
 		if only != "" && only != p.os+"/"+p.arch {
 			continue
 		}
-		files, err := build(p)
+		files, err := build(version, p)
 		if err != nil {
 			return err
 		}
@@ -165,9 +165,12 @@ func manuals() (out []file, err error) {
 	return out, nil
 }
 
+// versionName is what holds the version of a program: head and agents of a cluster work together by it.
+const versionName = "github.com/lfactor/lfactor/cmd/lfactor/cli.release"
+
 // build links the programs for a platform without cgo, paths and a build's own name, so that their bytes
 // follow from the commit and the version of Go alone, and adds the licence.
-func build(p platform) (files []file, err error) {
+func build(version string, p platform) (files []file, err error) {
 	dir, err := os.MkdirTemp("", "lfrelease-")
 	if err != nil {
 		return nil, err
@@ -175,7 +178,7 @@ func build(p platform) (files []file, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	for _, name := range programs {
 		path := filepath.Join(dir, name)
-		c := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", path, "./cmd/"+name)
+		c := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -buildid= -X "+versionName+"=v"+version, "-o", path, "./cmd/"+name)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOAMD64=v1", "GOFLAGS=")
 		c.Stderr = os.Stderr
 		if err := c.Run(); err != nil {

@@ -74,6 +74,14 @@ func TestArchives(t *testing.T) {
 	require.ErrorContains(t, release("1.2.3", t.TempDir(), "plan9/mips"), "no such platform")
 }
 
+// TestVersionName: the linker sets a variable that is there; it says nothing of one that is not.
+func TestVersionName(t *testing.T) {
+	path, name, _ := strings.Cut(strings.TrimPrefix(versionName, "github.com/lfactor/lfactor/cmd/lfactor/"), ".")
+	text, err := os.ReadFile(filepath.Join("..", "lfactor", path, "version.go"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "\nvar "+name+" string\n")
+}
+
 // TestInstalled: dpkg and pip take the files, where they are there; what is installed runs.
 func TestInstalled(t *testing.T) {
 	dir := t.TempDir()

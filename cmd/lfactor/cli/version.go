@@ -5,8 +5,14 @@ import (
 	"slices"
 )
 
-// Version is the module's version, or the commit of a build from a checkout.
+// release is the version that cmd/lfrelease links into programs, whose bytes do not follow from the state of a checkout.
+var release string
+
+// Version is that of a release, the module's, or the commit of a build from a checkout.
 func Version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
