@@ -17,12 +17,10 @@ func (a *Adaptive) Check(at faults) {
 		return
 	}
 	if a.Every != 1 {
-		at.fault("train.adaptive.every", "is not read: train.adaptive.limit and lost are 0",
-			"remove it, or set one")
+		at.fault("train.adaptive.every", "is not read: train.adaptive.limit and lost are 0", "remove it, or set one")
 	}
 	if a.Stay != 100 {
-		at.fault("train.adaptive.stay", "is not read: train.adaptive.limit and lost are 0",
-			"remove it, or set one")
+		at.fault("train.adaptive.stay", "is not read: train.adaptive.limit and lost are 0", "remove it, or set one")
 	}
 	if a.Tokens > 0 && a.Policy == "" {
 		at.fault("train.adaptive.tokens", "is not read: train.adaptive.policy is not given",

@@ -95,8 +95,7 @@ func (l *loader) readArgs(args []string) {
 	l.qkClip()
 	l.moveFlag()
 	if len(l.conversation) > 0 { // stands beside --chat-template empty, wherever that is
-		l.add(setting{table().byName["data.template"],
-			flagNode(table().byName["data.template"], l.conversation),
+		l.add(setting{table().byName["data.template"], flagNode(table().byName["data.template"], l.conversation),
 			Origin{Layer: source.LayerFlag, Text: "--conv-style"}})
 	}
 	if len(idle) > 0 {
@@ -131,15 +130,13 @@ func (l *loader) arity(name, next string) int {
 // isOverride says whether an argument sets a key of ours, rather than being a value with a "=".
 func isOverride(arg string) bool {
 	match := overridePattern.FindStringSubmatch(arg)
-	return match != nil && (match[1] != "" || slices.Contains(table().names(""),
-		strings.SplitN(match[2], ".", 2)[0]))
+	return match != nil && (match[1] != "" || slices.Contains(table().names(""), strings.SplitN(match[2], ".", 2)[0]))
 }
 
 // sectionTry says what to write in place of a section's value: its keys one by one.
 func sectionTry(name string, value *yaml.Node) string {
 	if value.Kind == yaml.MappingNode && len(value.Content) > 1 && value.Content[1].Kind == yaml.ScalarNode {
-		return fmt.Sprintf("set each by itself, as %s.%s=%s", name, value.Content[0].Value,
-			value.Content[1].Value)
+		return fmt.Sprintf("set each by itself, as %s.%s=%s", name, value.Content[0].Value, value.Content[1].Value)
 	}
 	return "set one of them: " + source.OneOf(table().names(name))
 }
@@ -233,8 +230,7 @@ func (l *loader) flag(name string, values []string) bool {
 		}) {
 			return true
 		}
-		l.fail(o, "", fmt.Sprintf("%s: %s", source.Quoted(strings.Join(values, " ")),
-			megatron.OnlyFlags[name].Why), "")
+		l.fail(o, "", fmt.Sprintf("%s: %s", source.Quoted(strings.Join(values, " ")), megatron.OnlyFlags[name].Why), "")
 	case megatron.RefusedFlags[name] != "":
 		l.fail(o, "", megatron.RefusedFlags[name], "")
 	case strings.HasPrefix(name, "wandb-"):
@@ -258,9 +254,8 @@ func (l *loader) recomputeFlag() {
 		k := table().byName["plan.recompute_layers"]
 		l.add(setting{k, flagNode(k, l.recompute), o})
 	case !slices.Equal(l.recompute, []string{"1"}):
-		l.c.Notices = append(l.c.Notices,
-			fmt.Sprintf("%s %s with --recompute-method uniform: the input of every layer is kept here, "+
-				"not of every %[2]s", o.Text, strings.Join(l.recompute, " ")))
+		l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s %s with --recompute-method uniform: the input of every "+
+			"layer is kept here, not of every %[2]s", o.Text, strings.Join(l.recompute, " ")))
 	}
 }
 
@@ -334,8 +329,7 @@ func (k *Key) bare(flag Flag, values []string) (value, why string) {
 	case isBool && k.Type == "boolean":
 		return strconv.FormatBool(flag.Value != "true"), ""
 	}
-	return "", fmt.Sprintf("%s: the flag takes no value, it means %s", source.Quoted(strings.Join(values,
-		" ")),
+	return "", fmt.Sprintf("%s: the flag takes no value, it means %s", source.Quoted(strings.Join(values, " ")),
 		flag.Value)
 }
 

@@ -18,9 +18,8 @@ import (
 
 // clipFlags are those of LoongForge's models of diffusion: the size of clips, and the part of the noise
 // levels that is trained. They are entered together, since several say one key of ours.
-var clipFlags = map[string]bool{"num-latent-frames": true, "max-latent-height": true,
-	"max-latent-width": true,
-	"max-text-length":  true, "max-timestep-boundary": true, "min-timestep-boundary": true}
+var clipFlags = map[string]bool{"num-latent-frames": true, "max-latent-height": true, "max-latent-width": true,
+	"max-text-length": true, "max-timestep-boundary": true, "min-timestep-boundary": true}
 
 // clipShifts are the shifts of noise levels that LoongForge trains its models of diffusion with (its
 // flow-matching scheduler; Qwen-Image's is exp(0.8)), and captions are the rows that it pads captions to.
@@ -53,9 +52,8 @@ func (l *loader) clip() {
 	shift := clipShifts[model]
 	if shift == 0 {
 		for _, name := range source.SortedKeys(l.clips) {
-			l.fail(Origin{Layer: source.LayerFlag, Text: "--" + name}, "", cmp.Or(model,
-				"the model")+" is no model of "+
-				"diffusion that LoongForge has", "leave it out")
+			l.fail(Origin{Layer: source.LayerFlag, Text: "--" + name}, "",
+				cmp.Or(model, "the model")+" is no model of diffusion that LoongForge has", "leave it out")
 		}
 		return
 	}
@@ -69,9 +67,8 @@ func (l *loader) clip() {
 		if at < 0 {
 			at = len(given)
 		}
-		l.c.given[key] = slices.Insert(given, at, setting{table().byName[key], node,
-			Origin{Layer: source.LayerOverride,
-				Text: flags}})
+		l.c.given[key] = slices.Insert(given, at,
+			setting{table().byName[key], node, Origin{Layer: source.LayerOverride, Text: flags}})
 	}
 	f, h, w := l.clips["num-latent-frames"], l.clips["max-latent-height"], l.clips["max-latent-width"]
 	switch {
@@ -85,9 +82,8 @@ func (l *loader) clip() {
 	if n, ok := l.clips["max-text-length"]; ok && model == "WanTransformer3DModel" {
 		set(overrides+".text_rows", fmt.Sprint(int(n)), "--max-text-length")
 	} else if ok {
-		l.c.Notices = append(l.c.Notices,
-			fmt.Sprintf("--max-text-length %d: captions of %s are cut where its pipeline "+
-				"of diffusers cuts them", int(n), model))
+		l.c.Notices = append(l.c.Notices, fmt.Sprintf("--max-text-length %d: captions of %s are cut where its "+
+			"pipeline of diffusers cuts them", int(n), model))
 	}
 	l.levels(shift, set)
 }
@@ -134,8 +130,7 @@ func (l *loader) levels(shift float64, set func(key, value, flags string)) {
 	}
 	if from >= to {
 		l.fail(Origin{Layer: source.LayerFlag, Text: "--min-timestep-boundary"}, "",
-			fmt.Sprintf("%g leaves nothing "+
-				"below --max-timestep-boundary %g", from, to), "")
+			fmt.Sprintf("%g leaves nothing below --max-timestep-boundary %g", from, to), "")
 		return
 	}
 	if to < 1 {

@@ -313,8 +313,7 @@ func (l *loader) set(dst reflect.Value, s setting) {
 // fault.
 func (l *loader) tolerate() {
 	r := &l.c.Run
-	if r.Plan.SequenceParallel && r.Plan.TP == 1 &&
-		l.c.Origin("plan.sequence_parallel").Layer == source.LayerFlag {
+	if r.Plan.SequenceParallel && r.Plan.TP == 1 && l.c.Origin("plan.sequence_parallel").Layer == source.LayerFlag {
 		r.Plan.SequenceParallel = false
 		l.c.Notices = append(l.c.Notices, "no effect with plan.tp = 1: --sequence-parallel")
 	}
@@ -323,8 +322,7 @@ func (l *loader) tolerate() {
 			r.Schedule.DecaySteps = r.Train.Steps
 		}
 		l.c.Notices = append(l.c.Notices,
-			fmt.Sprintf("train.steps = %d: --exit-interval, before the end of --train-iters %d", n,
-				r.Train.Steps))
+			fmt.Sprintf("train.steps = %d: --exit-interval, before the end of --train-iters %d", n, r.Train.Steps))
 		r.Train.Steps = n
 	}
 	l.tolerateHeads()
@@ -364,9 +362,8 @@ func (l *loader) tolerateHeads() {
 		return
 	}
 	p.Encoder.Over, p.Encoder.TP = "first", gcd(gcd(v.Heads, v.Inter), p.TP)
-	l.c.Notices = append(l.c.Notices,
-		fmt.Sprintf("plan.encoder.over = first, plan.encoder.tp = %d: the encoder's %d heads do not "+
-			"divide by plan.tp = %d", p.Encoder.TP, v.Heads, p.TP))
+	l.c.Notices = append(l.c.Notices, fmt.Sprintf("plan.encoder.over = first, plan.encoder.tp = %d: the encoder's "+
+		"%d heads do not divide by plan.tp = %d", p.Encoder.TP, v.Heads, p.TP))
 }
 
 // checkAll lets every section check itself.
@@ -376,10 +373,9 @@ func (l *loader) checkAll() {
 	if l.modelOnly && len(r.Data.Paths) == 0 {
 		data = &Data{Paths: []WeightPath{{Path: "none", Weight: 1}}, Split: []float64{1, 0, 0}}
 	}
-	sections := []section{&r.Model, data, &r.Train, &r.Train.Router, &r.Train.Indexer, &r.Optimizer,
-		&r.Schedule, &r.Plan,
-		&r.Plan.Encoder, &r.LoRA, &r.Diffusion, &r.Policy, &r.Objective, &r.Rollout, &r.Reward,
-		&r.Checkpoint, &r.Log}
+	sections := []section{&r.Model, data, &r.Train, &r.Train.Router, &r.Train.Indexer, &r.Optimizer, &r.Schedule,
+		&r.Plan, &r.Plan.Encoder, &r.LoRA, &r.Diffusion, &r.Policy, &r.Objective, &r.Rollout, &r.Reward, &r.Checkpoint,
+		&r.Log}
 	if l.modelRead {
 		sections = append(sections, &l.c.Model, fit{l.c})
 	}

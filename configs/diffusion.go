@@ -62,8 +62,7 @@ func (d *Diffusion) Check(at faults) {
 		}
 	}
 	if d.TrainText && d.Encoders != "live" {
-		at.fault("diffusion.train_text_encoder", "states that are cached do not change",
-			"set diffusion.encoders: live")
+		at.fault("diffusion.train_text_encoder", "states that are cached do not change", "set diffusion.encoders: live")
 	}
 	if d.To > 0 && d.From >= d.To {
 		at.fault("diffusion.noise_from", fmt.Sprintf("%g is not below noise_to = %g", d.From, d.To), "")

@@ -14,12 +14,10 @@ import (
 
 // expertWords are arguments of Megatron's about experts and latent attention whose meaning depends on the
 // model's family, or on each other.
-var expertWords = source.Set("moe-router-load-balancing-type", "moe-aux-loss-coeff",
-	"moe-router-enable-expert-bias", "moe-router-bias-update-rate",
-	"moe-router-score-function", "moe-router-pre-softmax", "moe-ffn-hidden-size",
-	"moe-shared-expert-intermediate-size", "moe-layer-freq",
-	"multi-latent-attention", "rotary-scaling-factor", "mscale", "mscale-all-dim",
-	"original-max-position-embeddings", "beta-fast", "beta-slow")
+var expertWords = source.Set("moe-router-load-balancing-type", "moe-aux-loss-coeff", "moe-router-enable-expert-bias",
+	"moe-router-bias-update-rate", "moe-router-score-function", "moe-router-pre-softmax", "moe-ffn-hidden-size",
+	"moe-shared-expert-intermediate-size", "moe-layer-freq", "multi-latent-attention", "rotary-scaling-factor",
+	"mscale", "mscale-all-dim", "original-max-position-embeddings", "beta-fast", "beta-slow")
 
 // word is the value of one of them; a switch has the value true.
 type word struct {
@@ -154,8 +152,7 @@ func (l *loader) balanceWords() {
 		}
 		if ok || given {
 			l.put("train.router.loss", "none", from)
-			l.Note(fmt.Sprintf("train.router.loss = none: --%s is 0 or not given, so --%s has no effect",
-				coef, kind))
+			l.Note(fmt.Sprintf("train.router.loss = none: --%s is 0 or not given, so --%s has no effect", coef, kind))
 		}
 	default:
 		l.put("train.router.loss", loss, coef)
@@ -207,8 +204,7 @@ func (l *loader) widthWords(name string, f hf.Family) {
 	case slices.Contains(f.Has, "moe_intermediate_size"):
 		l.put(key, l.words[own].node.Value, own)
 	default:
-		if have, _ := l.preset(overrides + ".intermediate_size"); !source.SameValue(have,
-			l.words[own].node.Value) {
+		if have, _ := l.preset(overrides + ".intermediate_size"); !source.SameValue(have, l.words[own].node.Value) {
 			l.wrong(own, fmt.Sprintf("%s, but the experts of %s have intermediate_size = %s",
 				l.words[own].node.Value, name, have), "")
 		}
@@ -258,10 +254,8 @@ func (l *loader) layerWords(f hf.Family) {
 	first := slices.Contains(f.Has, "first_k_dense_replace")
 	// layers that are no number match no list
 	if n, _ := strconv.Atoi(layers); len(w.node.Content) != n || dense < 0 || dense > 0 && !first {
-		l.wrong(freq,
-			fmt.Sprintf("want a number for each of %s layers, 0 for the first ones that have one MLP "+
-				"and 1 for the others", layers),
-			"set model.overrides.first_k_dense_replace")
+		l.wrong(freq, fmt.Sprintf("want a number for each of %s layers, 0 for the first ones that have one MLP "+
+			"and 1 for the others", layers), "set model.overrides.first_k_dense_replace")
 		return
 	}
 	if first {
@@ -270,18 +264,16 @@ func (l *loader) layerWords(f hf.Family) {
 }
 
 // yarnWords are numbers of rope_type yarn with Megatron's defaults for latent attention.
-var yarnWords = [][3]string{{"rotary-scaling-factor", "factor", "40"}, {"original-max-position-embeddings",
-	"original_max_position_embeddings", "4096"},
-	{"beta-fast", "beta_fast", "32"}, {"beta-slow", "beta_slow", "1"}, {"mscale", "mscale", "1"},
-	{"mscale-all-dim", "mscale_all_dim", "0"}}
+var yarnWords = [][3]string{{"rotary-scaling-factor", "factor", "40"},
+	{"original-max-position-embeddings", "original_max_position_embeddings", "4096"}, {"beta-fast", "beta_fast", "32"},
+	{"beta-slow", "beta_slow", "1"}, {"mscale", "mscale", "1"}, {"mscale-all-dim", "mscale_all_dim", "0"}}
 
 // latentWords enters how latent attention stretches its positions: what words do not say is as in the
 // published model, if there is one.
 func (l *loader) latentWords(name string, f hf.Family) {
 	latent := slices.Contains(f.Has, "kv_lora_rank")
 	if w, ok := l.words["multi-latent-attention"]; ok && l.on("multi-latent-attention") != latent {
-		l.wrong("multi-latent-attention", fmt.Sprintf("%s, but %s has %s", w.node.Value, cmp.Or(name,
-			"the model"),
+		l.wrong("multi-latent-attention", fmt.Sprintf("%s, but %s has %s", w.node.Value, cmp.Or(name, "the model"),
 			map[bool]string{true: "latent attention", false: "none"}[latent]), "")
 	}
 	key := table().byName[overrides+".rope_scaling"]
@@ -334,8 +326,7 @@ func (l *loader) latentNorms(latent bool) {
 // them to the number of processes.
 func (l *loader) replicas() {
 	p := &l.c.Run.Plan
-	if l.c.Origin("plan.ep").Layer != source.LayerFlag ||
-		l.c.Origin("plan.dp").Layer != source.LayerDefault {
+	if l.c.Origin("plan.ep").Layer != source.LayerFlag || l.c.Origin("plan.dp").Layer != source.LayerDefault {
 		return
 	}
 	each := p.EP * p.ETP

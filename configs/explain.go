@@ -75,9 +75,8 @@ func (k Key) Explain() string {
 	if k.Max != nil {
 		fmt.Fprintf(&s, "  at most %s\n", trim(*k.Max))
 	}
-	fmt.Fprintf(&s, "  on resume: %s\n", map[Class]string{
-		Free: "free to change", Replan: "may change; the plan is made anew",
-		Fixed: "fixed; another value is another run"}[k.Class])
+	fmt.Fprintf(&s, "  on resume: %s\n", map[Class]string{Free: "free to change",
+		Replan: "may change; the plan is made anew", Fixed: "fixed; another value is another run"}[k.Class])
 	for _, f := range k.Flags {
 		if f.Value != "" {
 			fmt.Fprintf(&s, "  Megatron: --%s means %s\n", f.Name, f.Value)

@@ -22,8 +22,7 @@ func (f fit) Check(at faults) {
 			p.TP), fmt.Sprintf("try %d", nearestDivisor(kv, p.TP)))
 	}
 	if p.SequenceParallel {
-		divide("data.seq_len · train.micro_batch", f.c.Run.Data.SeqLen*t.MicroBatch, p.TP,
-			"plan.sequence_parallel")
+		divide("data.seq_len · train.micro_batch", f.c.Run.Data.SeqLen*t.MicroBatch, p.TP, "plan.sequence_parallel")
 	}
 	if m.Positions != "rope" && f.c.Run.Data.SeqLen > m.MaxPositions {
 		at.fault("data.seq_len", fmt.Sprintf("%d, but the model has %d positions",
@@ -59,15 +58,12 @@ func (f fit) encoder(at faults) {
 	ranks := map[string]int{"first": p.TP, "all": p.TP * p.PP}[p.Encoder.Over]
 	switch {
 	case tp > 1 && v.Heads > 0 && v.Heads%tp != 0:
-		at.fault(key, fmt.Sprintf("the encoder's num_heads = %d is not a multiple of %d", v.Heads,
-			tp), remedy)
+		at.fault(key, fmt.Sprintf("the encoder's num_heads = %d is not a multiple of %d", v.Heads, tp), remedy)
 	case tp > 1 && v.Inter > 0 && v.Inter%tp != 0:
-		at.fault(key, fmt.Sprintf("the encoder's intermediate_size = %d is not a multiple of %d", v.Inter,
-			tp), remedy)
+		at.fault(key, fmt.Sprintf("the encoder's intermediate_size = %d is not a multiple of %d", v.Inter, tp), remedy)
 	case ranks > 0 && ranks%tp != 0:
-		at.fault(key, fmt.Sprintf("%d does not divide the %d ranks that plan.encoder.over: %s gives the "+
-			"encoder", tp, ranks, p.Encoder.Over),
-			fmt.Sprintf("try %d", nearestDivisor(gcd(ranks, common), tp)))
+		at.fault(key, fmt.Sprintf("%d does not divide the %d ranks that plan.encoder.over: %s gives the encoder", tp,
+			ranks, p.Encoder.Over), fmt.Sprintf("try %d", nearestDivisor(gcd(ranks, common), tp)))
 	}
 }
 
@@ -83,32 +79,25 @@ func (f fit) context(at faults) {
 	}
 	u, heads := p.Exchanging(), p.TP*p.Exchanging()
 	if padded := (rows + p.Parts() - 1) / p.Parts() * p.Parts(); padded > rows && p.ChunkSize == 0 {
-		f.c.Notices = append(f.c.Notices,
-			fmt.Sprintf("microbatches of %d tokens are padded to %d, which plan.cp = %d ranks can share",
-				rows, padded, p.CP))
+		f.c.Notices = append(f.c.Notices, fmt.Sprintf(
+			"microbatches of %d tokens are padded to %d, which plan.cp = %d ranks can share", rows, padded, p.CP))
 	}
 	switch {
 	case p.ChunkSize > 0 && rows%p.Parts() != 0:
-		at.fault("plan.chunk_size",
-			fmt.Sprintf("%d tokens cannot be cut into %d parts for plan.cp = %d ranks", rows,
-				p.Parts(), p.CP),
-			fmt.Sprintf("try %d", (rows/p.Parts()+1)*p.Parts()))
+		at.fault("plan.chunk_size", fmt.Sprintf("%d tokens cannot be cut into %d parts for plan.cp = %d ranks", rows,
+			p.Parts(), p.CP), fmt.Sprintf("try %d", (rows/p.Parts()+1)*p.Parts()))
 	case rows < p.Parts():
 		at.fault("plan.cp", fmt.Sprintf("data.seq_len · train.micro_batch = %d tokens cannot be cut "+
 			"into %d parts", rows, p.Parts()), fmt.Sprintf("try %d", nearestDivisor(rows, p.CP)))
 	}
 	switch { // whatever the tokens, the heads that are exchanged
 	case u > 1 && m.Heads > 0 && m.Heads%heads != 0:
-		at.fault("plan.ulysses",
-			fmt.Sprintf("num_attention_heads = %d is not a multiple of plan.tp · %d ranks that exchange "+
-				"heads", m.Heads, u),
-			fmt.Sprintf("try %d with plan.cp_comm: hybrid, or plan.cp_comm: ring",
-				nearestDivisor(gcd(m.Heads/p.TP, p.CP), u)))
+		at.fault("plan.ulysses", fmt.Sprintf("num_attention_heads = %d is not a multiple of plan.tp · %d ranks "+
+			"that exchange heads", m.Heads, u), fmt.Sprintf("try %d with plan.cp_comm: hybrid, or plan.cp_comm: ring",
+			nearestDivisor(gcd(m.Heads/p.TP, p.CP), u)))
 	case u > 1 && m.KVHeads > 0 && m.KVHeads%heads != 0 && heads%m.KVHeads != 0:
-		at.fault("plan.ulysses",
-			fmt.Sprintf("num_key_value_heads = %d and plan.tp · %d ranks that exchange heads: neither "+
-				"divides the other", m.KVHeads, u),
-			"set plan.cp_comm: ring")
+		at.fault("plan.ulysses", fmt.Sprintf("num_key_value_heads = %d and plan.tp · %d ranks that exchange heads: "+
+			"neither divides the other", m.KVHeads, u), "set plan.cp_comm: ring")
 	}
 }
 
@@ -116,9 +105,8 @@ func (f fit) context(at faults) {
 func (f fit) chunks(at faults) {
 	p, n, rows := f.c.Run.Plan, f.c.Run.Plan.ChunkSize, f.c.Run.Data.SeqLen*f.c.Run.Train.MicroBatch
 	if n > 0 && rows%n != 0 {
-		f.c.Notices = append(f.c.Notices,
-			fmt.Sprintf("microbatches of %d tokens are padded to %d, a multiple of plan.chunk_size = %d",
-				rows, (rows+n-1)/n*n, n))
+		f.c.Notices = append(f.c.Notices, fmt.Sprintf(
+			"microbatches of %d tokens are padded to %d, a multiple of plan.chunk_size = %d", rows, (rows+n-1)/n*n, n))
 	}
 	switch {
 	case p.KeepChunks > 0 && n == 0:
@@ -205,17 +193,14 @@ func (f fit) batch(at faults) {
 	p, t := f.c.Run.Plan, f.c.Run.Train
 	unit := t.MicroBatch * p.DP
 	if t.GlobalBatch%unit != 0 {
-		at.fault("train.global_batch",
-			fmt.Sprintf("%d is not a multiple of train.micro_batch · plan.dp = %d · %d", t.GlobalBatch,
-				t.MicroBatch, p.DP),
-			fmt.Sprintf("try %d", (t.GlobalBatch/unit+1)*unit))
+		at.fault("train.global_batch", fmt.Sprintf("%d is not a multiple of train.micro_batch · plan.dp = %d · %d",
+			t.GlobalBatch, t.MicroBatch, p.DP), fmt.Sprintf("try %d", (t.GlobalBatch/unit+1)*unit))
 		return
 	}
 	if micro := t.GlobalBatch / unit; p.VirtualStages > 1 && micro%p.PP != 0 {
 		at.fault("train.global_batch",
-			fmt.Sprintf("%d microbatches are no multiple of plan.pp = %d, which plan.virtual_stages = "+
-				"%d needs", micro, p.PP, p.VirtualStages),
-			fmt.Sprintf("try %d", (micro/p.PP+1)*p.PP*unit))
+			fmt.Sprintf("%d microbatches are no multiple of plan.pp = %d, which plan.virtual_stages = %d needs", micro,
+				p.PP, p.VirtualStages), fmt.Sprintf("try %d", (micro/p.PP+1)*p.PP*unit))
 	}
 }
 

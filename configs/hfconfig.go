@@ -26,9 +26,8 @@ func (r RopeScaling) hf() any {
 	}
 	out := map[string]any{"rope_type": r.Type}
 	for key, v := range map[string]float64{"factor": r.Factor, "low_freq_factor": r.LowFreqFactor,
-		"high_freq_factor": r.HighFreqFactor,
-		"beta_fast":        r.BetaFast, "beta_slow": r.BetaSlow, "attention_factor": r.AttentionFactor,
-		"mscale": r.MScale, "mscale_all_dim": r.MScaleAllDim} {
+		"high_freq_factor": r.HighFreqFactor, "beta_fast": r.BetaFast, "beta_slow": r.BetaSlow,
+		"attention_factor": r.AttentionFactor, "mscale": r.MScale, "mscale_all_dim": r.MScaleAllDim} {
 		if v != 0 {
 			out[key] = v
 		}

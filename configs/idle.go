@@ -33,11 +33,9 @@ func updates(c *Config, kinds ...string) bool {
 
 // idleSettings are those that nothing else refuses.
 var idleSettings = []idleSetting{
-	{[]string{"optimizer.muon_momentum", "optimizer.muon_plain", "optimizer.muon_steps",
-		"optimizer.muon_scale"},
+	{[]string{"optimizer.muon_momentum", "optimizer.muon_plain", "optimizer.muon_steps", "optimizer.muon_scale"},
 		func(c *Config) bool { return !updates(c, "muon") }, "optimizer.kind is not muon"},
-	{[]string{"optimizer.momentum"}, func(c *Config) bool { return !updates(c, "sgd") },
-		"optimizer.kind is not sgd"},
+	{[]string{"optimizer.momentum"}, func(c *Config) bool { return !updates(c, "sgd") }, "optimizer.kind is not sgd"},
 	{[]string{"optimizer.beta1", "optimizer.beta2"}, func(c *Config) bool {
 		return !updates(c, "adamw", "lion", "schedule_free", "adafactor")
 	}, "optimizer.kind has no such moments"},
@@ -53,8 +51,7 @@ var idleSettings = []idleSetting{
 	{[]string{"schedule.warmup_init"}, func(c *Config) bool {
 		return c.Run.Schedule.WarmupSteps == 0 && c.Run.Schedule.WarmupShare == 0
 	}, "there is no warm-up"},
-	{[]string{"train.loss_scale", "train.initial_loss_scale", "train.min_loss_scale",
-		"train.loss_scale_window",
+	{[]string{"train.loss_scale", "train.initial_loss_scale", "train.min_loss_scale", "train.loss_scale_window",
 		"train.loss_scale_hysteresis"}, func(c *Config) bool { return c.Run.Train.Precision != "fp16" },
 		"train.precision is not fp16"},
 	{[]string{"lora.alpha", "lora.dropout", "lora.targets", "lora.merge"},
@@ -79,8 +76,7 @@ func (c *Config) noteIdle() {
 	for _, s := range idleSettings {
 		for _, key := range s.keys {
 			o := c.Origin(key) // scripts for Megatron give many flags that do nothing
-			given := o.Layer == source.LayerFile || o.Layer == source.LayerOverride &&
-				!strings.HasPrefix(o.Text, "--")
+			given := o.Layer == source.LayerFile || o.Layer == source.LayerOverride && !strings.HasPrefix(o.Text, "--")
 			if given && s.idle(c) {
 				c.Notices = append(c.Notices, fmt.Sprintf("%s has no effect: %s", key, s.why))
 			}
@@ -93,14 +89,11 @@ func (c *Config) noteIdle() {
 	}
 	switch {
 	case t.Steps > 0 && s.WarmupSteps >= t.Steps:
-		c.Notices = append(c.Notices,
-			fmt.Sprintf("schedule.warmup_steps = %d: the run's %d steps end before the "+
-				"rate reaches optimizer.lr", s.WarmupSteps, t.Steps))
+		c.Notices = append(c.Notices, fmt.Sprintf("schedule.warmup_steps = %d: the run's %d steps end before the "+
+			"rate reaches optimizer.lr", s.WarmupSteps, t.Steps))
 	case s.Kind == "wsd" && s.WSDDecaySteps+s.WarmupSteps > steps:
 		c.Notices = append(c.Notices,
-			fmt.Sprintf("schedule.wsd_decay_steps = %d: with a warm-up of %d they are more "+
-				"than the %d steps of the schedule, so the rate jumps behind the warm-up", s.WSDDecaySteps,
-				s.WarmupSteps,
-				steps))
+			fmt.Sprintf("schedule.wsd_decay_steps = %d: with a warm-up of %d they are more than the %d steps of "+
+				"the schedule, so the rate jumps behind the warm-up", s.WSDDecaySteps, s.WarmupSteps, steps))
 	}
 }

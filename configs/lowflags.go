@@ -63,8 +63,7 @@ func (l *loader) lowRecipe() {
 	case format == "": // --fp8-recipe says here what it says
 		name = recipe
 	case name == "" && lowRecipes[recipe] != nil:
-		l.fail(o, key, fmt.Sprintf("%s: --fp8-recipe %s has e4m3 in all three products",
-			source.Quoted(format), recipe),
+		l.fail(o, key, fmt.Sprintf("%s: --fp8-recipe %s has e4m3 in all three products", source.Quoted(format), recipe),
 			"give e4m3")
 		return
 	case name == "":
@@ -89,9 +88,8 @@ func (l *loader) lowRecipe() {
 	if steps != "" && l.low["fp8-amax-compute-algo"] == "max" {
 		l.before(history, steps, Origin{Layer: source.LayerFlag, Text: "--fp8-amax-history-len"})
 	} else if steps != "" && steps != "1" {
-		l.c.Notices = append(l.c.Notices,
-			fmt.Sprintf("--fp8-amax-history-len %s: scales follow from the step before, as "+
-				"--fp8-amax-compute-algo most_recent, the default, has it; max takes the history", steps))
+		l.c.Notices = append(l.c.Notices, fmt.Sprintf("--fp8-amax-history-len %s: scales follow from the step "+
+			"before, as --fp8-amax-compute-algo most_recent, the default, has it; max takes the history", steps))
 	}
 }
 

@@ -85,8 +85,7 @@ func (r RopeScaling) check() string {
 	positive := func(names string, values ...float64) string {
 		for i, v := range values {
 			if v <= 0 {
-				return fmt.Sprintf("rope_type %s: %s = %g, want more than 0", r.Type,
-					strings.Split(names, " ")[i], v)
+				return fmt.Sprintf("rope_type %s: %s = %g, want more than 0", r.Type, strings.Split(names, " ")[i], v)
 			}
 		}
 		return ""
@@ -196,8 +195,7 @@ func (m *Model) Check(at faults) {
 	if d := int(float64(m.HeadDim) * m.PartialRotary); m.HeadDim > 0 && m.PartialRotary > 0 &&
 		m.PartialRotary < 1 && (d == 0 || d%2 != 0) {
 		at.fault(p+"partial_rotary_factor",
-			fmt.Sprintf("%g of head_dim = %d is %d: rotary embeddings turn pairs", m.PartialRotary,
-				m.HeadDim, d), "")
+			fmt.Sprintf("%g of head_dim = %d is %d: rotary embeddings turn pairs", m.PartialRotary, m.HeadDim, d), "")
 	}
 	if why := m.RopeScaling.check(); why != "" {
 		at.fault(p+"rope_scaling", why, "")
@@ -231,8 +229,7 @@ func (m *Model) checkFamily(at faults) {
 		}
 		want := k.format(cmp.Or(f.Fixed[key], k.Default))
 		if have := formatValue(k.field(nil, m)); have != want {
-			at.fault(k.Name, fmt.Sprintf("%s, but %s has %s", have, m.ModelType, want),
-				"change model_type or "+key)
+			at.fault(k.Name, fmt.Sprintf("%s, but %s has %s", have, m.ModelType, want), "change model_type or "+key)
 		}
 	}
 	if f.PlainHeads && m.KVHeads > 0 && m.KVHeads != m.Heads {

@@ -13,9 +13,8 @@ func ModelFile(path string) bool {
 		return false // whoever reads it reports it
 	}
 	root, err := source.ParseYAML(path, text)
-	return err == nil && source.Lookup(root, "_target_") == nil &&
-		source.Lookup(root, "model_type") != nil && (source.Lookup(root, "hidden_size") != nil ||
-		source.Lookup(root, "text_preset") != nil)
+	return err == nil && source.Lookup(root, "_target_") == nil && source.Lookup(root, "model_type") != nil &&
+		(source.Lookup(root, "hidden_size") != nil || source.Lookup(root, "text_preset") != nil)
 }
 
 // configFile enters --config-file: a LoongForge model file, or one of our own.

@@ -121,8 +121,7 @@ func (l *loader) adaptedName() {
 			panic(fmt.Sprintf("configs: %s: %s: %v", name, key, err))
 		}
 		k := table().byName[key]
-		l.c.given[key] = append([]setting{{k, node, Origin{Layer: source.LayerModel, File: name}}},
-			l.c.given[key]...)
+		l.c.given[key] = append([]setting{{k, node, Origin{Layer: source.LayerModel, File: name}}}, l.c.given[key]...)
 	}
 }
 
@@ -130,9 +129,8 @@ func (l *loader) adaptedName() {
 func (l *loader) differs(name string, from Origin) {
 	all := loong.Differs[strings.ToLower(name)]
 	for _, key := range source.SortedKeys(all) {
-		l.c.Notices = append(l.c.Notices,
-			fmt.Sprintf("%s: %s is that of the published model; LoongForge's own file has %s: set "+
-				"%s.%[2]s=%[3]s to follow it", from, key, all[key], overrides))
+		l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s: %s is that of the published model; LoongForge's own "+
+			"file has %s: set %s.%[2]s=%[3]s to follow it", from, key, all[key], overrides))
 	}
 }
 

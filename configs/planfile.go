@@ -21,14 +21,11 @@ type PlanFile struct {
 var planSettings = []string{"plan.pp", "plan.tp", "plan.dp", "plan.cp", "plan.cp_comm", "plan.cp_layout",
 	"plan.ulysses", "plan.ep", "plan.etp", "plan.zero", "plan.zero_ranks", "plan.sequence_parallel",
 	"plan.schedule", "plan.virtual_stages", "plan.layers", "plan.recompute", "plan.recompute_layers",
-	"plan.offload", "plan.offload_tensors",
-	"plan.recompute_tensors", "plan.keep_tensors",
-	"plan.encoder.recompute", "plan.projector_recompute",
-	"plan.encoder.over", "plan.encoder.tp", "plan.encoder.ranks", "plan.encoder.ahead", "plan.encoder.fill",
-	"plan.encoder.patches", "plan.encoder.device",
-	"plan.overlap", "plan.overlap_microbatches", "plan.bucket_bytes", "plan.chunk_size", "plan.keep_chunks",
-	"plan.procs", "plan.memory",
-	"train.routing_bound", "train.micro_batch", "train.global_batch"}
+	"plan.offload", "plan.offload_tensors", "plan.recompute_tensors", "plan.keep_tensors", "plan.encoder.recompute",
+	"plan.projector_recompute", "plan.encoder.over", "plan.encoder.tp", "plan.encoder.ranks", "plan.encoder.ahead",
+	"plan.encoder.fill", "plan.encoder.patches", "plan.encoder.device", "plan.overlap", "plan.overlap_microbatches",
+	"plan.bucket_bytes", "plan.chunk_size", "plan.keep_chunks", "plan.procs", "plan.memory", "train.routing_bound",
+	"train.micro_batch", "train.global_batch"}
 
 // unworked are keys of models that say nothing about the work.
 var unworked = source.Set("parameters", "active_parameters", "names", "source", "architectures")

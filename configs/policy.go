@@ -98,8 +98,7 @@ func (p *Policy) checkExpert(at faults) {
 		at.fault("policy.expert", "policy.tokens says that the model writes its actions", "set one of both")
 	}
 	if p.Horizon > expertMost {
-		at.fault("policy.horizon", fmt.Sprintf("%d actions, and an expert gives %d at most", p.Horizon,
-			expertMost), "")
+		at.fault("policy.horizon", fmt.Sprintf("%d actions, and an expert gives %d at most", p.Horizon, expertMost), "")
 	}
 	if p.ExpertWidth%2 != 0 || p.ExpertWidth%max(1, p.ExpertHeads) != 0 {
 		at.fault("policy.expert_width", fmt.Sprintf("%d is no multiple of 2 and of expert_heads = %d",
@@ -128,8 +127,7 @@ func (p *Policy) checkTokens(at faults) {
 		at.fault("policy.answer", "has {actions} not once, where the tokens of actions stand", "")
 	}
 	if p.Stateless > 0 {
-		at.fault("policy.state_dropout",
-			"a model that writes actions is told the state in policy.question alone",
+		at.fault("policy.state_dropout", "a model that writes actions is told the state in policy.question alone",
 			"leave {state} out of policy.question")
 	}
 	if !strings.Contains(p.Question, "{task}") && !strings.Contains(p.Question, "{state}") {
@@ -149,8 +147,7 @@ func (p *Policy) checkActions(at faults) {
 		}
 		for i := range rotationForms[r.From] {
 			if n := r.At + i; ends[r.Of][n] {
-				at.fault("policy.rotations", fmt.Sprintf("number %d of the %s is in two rotations", n, r.Of),
-					"")
+				at.fault("policy.rotations", fmt.Sprintf("number %d of the %s is in two rotations", n, r.Of), "")
 				return
 			}
 			ends[r.Of][r.At+i] = true
@@ -165,8 +162,7 @@ func (p *Policy) checkActions(at faults) {
 		case n < 0:
 			at.fault("policy.absolute", fmt.Sprintf("number %d, and numbers are counted from 0", n), "")
 		case ends["action"][n]:
-			at.fault("policy.absolute", fmt.Sprintf("number %d is one of a rotation, which turns as a whole",
-				n), "")
+			at.fault("policy.absolute", fmt.Sprintf("number %d is one of a rotation, which turns as a whole", n), "")
 		}
 	}
 }

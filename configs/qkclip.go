@@ -33,6 +33,5 @@ func (l *loader) qkClip() {
 		l.c.given[key] = slices.Delete(l.c.given[key], at, at+1)
 		return
 	}
-	l.c.given[key] = slices.DeleteFunc(l.c.given[key],
-		func(s setting) bool { return s.origin.Text == "--qk-clip" })
+	l.c.given[key] = slices.DeleteFunc(l.c.given[key], func(s setting) bool { return s.origin.Text == "--qk-clip" })
 }

@@ -24,8 +24,7 @@ func (l *loader) componentRates() {
 	if o := l.c.Origin("plan.encoder.tp"); o.Layer == source.LayerFlag {
 		l.loong.EncoderTP = o
 	}
-	if e := &r.Plan.Encoder; l.loong.EncoderTP.Layer != source.LayerDefault && e.Over == "none" &&
-		e.TP != r.Plan.TP {
+	if e := &r.Plan.Encoder; l.loong.EncoderTP.Layer != source.LayerDefault && e.Over == "none" && e.TP != r.Plan.TP {
 		l.settle("plan.encoder.over", "first", l.loong.EncoderTP)
 	}
 }

@@ -58,11 +58,9 @@ func (m *ModelRef) Check(at faults) {
 	switch set := m.given(); {
 	case set == 0:
 		at.fault("model.path", "no model is given",
-			"set model.path to a Hugging Face directory, or model.name to a published one, such as "+
-				"llama/3.2-1b")
+			"set model.path to a Hugging Face directory, or model.name to a published one, such as llama/3.2-1b")
 	case set > 1:
-		at.fault("model.path", "model.path, model.name and model.file exclude each other",
-			"keep one of them")
+		at.fault("model.path", "model.path, model.name and model.file exclude each other", "keep one of them")
 	}
 }
 
@@ -235,8 +233,7 @@ func (r *Router) Check(at faults) {
 			"remove it, or set a capacity")
 	}
 	if r.Loss == "none" && r.Coef > 0 {
-		at.fault("train.router.loss_coef", "has no meaning with train.router.loss: none",
-			"remove it, or name a loss")
+		at.fault("train.router.loss_coef", "has no meaning with train.router.loss: none", "remove it, or name a loss")
 	}
 }
 
@@ -247,12 +244,10 @@ func (t *Train) Check(at faults) {
 			source.Quoted(t.Buddy)), "try auto")
 	}
 	if t.Patience > 0 && t.EvalInterval == 0 {
-		at.fault("train.patience", "counts evaluations, and train.eval_interval = 0 makes none",
-			"set an interval")
+		at.fault("train.patience", "counts evaluations, and train.eval_interval = 0 makes none", "set an interval")
 	}
 	if t.PatienceDelta > 0 && t.Patience == 0 {
-		at.fault("train.patience_delta", "is not read: train.patience is 0",
-			"remove it, or set train.patience")
+		at.fault("train.patience_delta", "is not read: train.patience is 0", "remove it, or set train.patience")
 	}
 	t.Adaptive.Check(at)
 	if t.MinScale > t.InitialScale {
@@ -260,16 +255,14 @@ func (t *Train) Check(at faults) {
 			t.InitialScale), "lower it, or raise train.initial_loss_scale")
 	}
 	if t.RoutingBound > 0 && t.RoutingBound < 1 {
-		at.fault("train.routing_bound", fmt.Sprintf("%g is less than what even routing needs",
-			t.RoutingBound), "try 2")
+		at.fault("train.routing_bound", fmt.Sprintf("%g is less than what even routing needs", t.RoutingBound), "try 2")
 	}
 	if t.BalanceHosts > 1 && t.BalanceEvery == 0 {
 		at.fault("train.balance_hosts", "experts do not move with train.balance_every = 0",
 			"remove it, or set train.balance_every")
 	}
 	if t.RoutingDir != "" && t.Routing == "own" {
-		at.fault("train.routing_dir", "has no meaning with train.routing: own",
-			"remove it, or record or replay")
+		at.fault("train.routing_dir", "has no meaning with train.routing: own", "remove it, or record or replay")
 	}
 	if t.LossScale > 0 && !t.Half() {
 		at.fault("train.loss_scale", fmt.Sprintf("has no meaning with train.precision: %s", t.Precision),
@@ -375,8 +368,7 @@ func (s *Schedule) Check(at faults) {
 		at.fault("schedule.warmup_fraction", "schedule.warmup_steps is set too", "keep one of them")
 	}
 	if s.Kind == "wsd" && s.WSDDecaySteps == 0 {
-		at.fault("schedule.wsd_decay_steps", "wsd needs the steps of its last part",
-			"try a tenth of train.steps")
+		at.fault("schedule.wsd_decay_steps", "wsd needs the steps of its last part", "try a tenth of train.steps")
 	}
 	if s.DecaySteps > 0 && s.WarmupSteps >= s.DecaySteps {
 		at.fault("schedule.warmup_steps", fmt.Sprintf("%d leaves nothing of schedule.decay_steps = %d",

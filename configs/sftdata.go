@@ -27,15 +27,13 @@ func (l *loader) sftData() {
 	}
 	if d.Messages != "auto" || d.MessageKey != "" {
 		l.fault("data.messages",
-			"and data.message_key exclude data.dataset and data.dataset_config, which say the same",
-			"remove them")
+			"and data.message_key exclude data.dataset and data.dataset_config, which say the same", "remove them")
 	}
 	file := d.Config
 	all, err := SFTFormats(file)
 	if err != nil && filepath.Base(file) == loong.SFTFile && len(l.c.given["data.dataset_config"]) > 0 &&
 		l.c.Origin("data.dataset_config").Layer == source.LayerFlag {
-		l.c.Notices = append(l.c.Notices,
-			fmt.Sprintf("%v: the entries that LoongForge comes with are taken", err))
+		l.c.Notices = append(l.c.Notices, fmt.Sprintf("%v: the entries that LoongForge comes with are taken", err))
 		all, err = loong.SFTKnown, nil
 	}
 	if err != nil {
@@ -50,8 +48,7 @@ func (l *loader) sftData() {
 }
 
 // sftOf gives each path its entry: one each, or one for all.
-func (l *loader) sftOf(key string, names []string, paths []WeightPath,
-	all map[string]SFTFormat) (out []SFTFormat) {
+func (l *loader) sftOf(key string, names []string, paths []WeightPath, all map[string]SFTFormat) (out []SFTFormat) {
 	d := &l.c.Run.Data
 	if len(names) == 0 {
 		names = []string{map[string]string{"chat": "default", "media": "multimodal"}[d.Kind]}

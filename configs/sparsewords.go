@@ -19,8 +19,7 @@ type Indexer struct {
 // Check implements section.
 func (x *Indexer) Check(at faults) {
 	if x.Coef == 0 && x.Stage == "warmup" {
-		at.fault("train.indexer.loss_coef", "is 0, so that train.indexer.stage: warmup trains nothing",
-			"set it to 1")
+		at.fault("train.indexer.loss_coef", "is 0, so that train.indexer.stage: warmup trains nothing", "set it to 1")
 	}
 }
 
@@ -31,9 +30,8 @@ const (
 )
 
 // sparseWords are arguments of Megatron's about sparse attention whose meaning depends on the model.
-var sparseWords = source.Set("experimental-attention-variant", "dsa-indexer-use-sparse-loss",
-	"dsa-indexer-topk-freq", "dsa-indexer-skip-topk-offset", "dsa-indexer-rope-interleaved",
-	"dsa-indexer-k-norm-epsilon")
+var sparseWords = source.Set("experimental-attention-variant", "dsa-indexer-use-sparse-loss", "dsa-indexer-topk-freq",
+	"dsa-indexer-skip-topk-offset", "dsa-indexer-rope-interleaved", "dsa-indexer-k-norm-epsilon")
 
 // sparse enters what the words about sparse attention mean for the model.
 func (l *loader) sparse(name string, f hf.Family) {
@@ -49,12 +47,10 @@ func (l *loader) sparse(name string, f hf.Family) {
 		case w == "experimental-attention-variant" && value.Value != "dsa":
 			l.wrong(w, fmt.Sprintf("%s, but %s has dsa", source.Quoted(value.Value), name), "")
 		case w == "dsa-indexer-use-sparse-loss" && !l.on(w):
-			l.wrong(w,
-				"with sparse attention the indexer learns from the chosen keys; from all keys it learns "+
-					"before, in a stage of its own", "set train.indexer.stage=warmup")
+			l.wrong(w, "with sparse attention the indexer learns from the chosen keys; from all keys it learns "+
+				"before, in a stage of its own", "set train.indexer.stage=warmup")
 		case w == "dsa-indexer-rope-interleaved" && l.on(w) != f.IndexPairs:
-			l.wrong(w, fmt.Sprintf("%s, but the indexer of %s has it %t", value.Value, name, f.IndexPairs),
-				"")
+			l.wrong(w, fmt.Sprintf("%s, but the indexer of %s has it %t", value.Value, name, f.IndexPairs), "")
 		}
 	}
 	if x, ok := l.number("dsa-indexer-k-norm-epsilon"); ok && sparse && x != 1e-6 {
@@ -82,8 +78,7 @@ func (l *loader) sharedWords(f hf.Family) {
 		l.wrong(freq, "all layers of the family have an indexer of their own", "")
 		return
 	}
-	l.put(overrides+".indexer_types", "["+strings.Join(IndexerKinds(layers, int(every), int(first)), ", ")+
-		"]", freq)
+	l.put(overrides+".indexer_types", "["+strings.Join(IndexerKinds(layers, int(every), int(first)), ", ")+"]", freq)
 }
 
 // IndexerKinds are the kinds of layers of which, after the first ones, each so many-th has an indexer.

@@ -21,8 +21,7 @@ func (l *Log) checkSeen(at faults) {
 	}
 	for _, m := range l.TensorMicro {
 		if m < 0 {
-			at.fault("log.tensor_microbatches", fmt.Sprintf("there is no microbatch %d", m),
-				"they are counted from 0")
+			at.fault("log.tensor_microbatches", fmt.Sprintf("there is no microbatch %d", m), "they are counted from 0")
 		}
 	}
 }

@@ -39,8 +39,7 @@ var againBy = map[string][]string{
 	"a2a_overlap_mlp":       expertsOwn,
 }
 
-var expertsOwn = []string{"*.experts.gate_proj", "*.experts.up_proj", "*.experts.w1", "*.experts.w3",
-	"swiglu"}
+var expertsOwn = []string{"*.experts.gate_proj", "*.experts.up_proj", "*.experts.w1", "*.experts.w3", "swiglu"}
 
 // Globs are the patterns of names that an entry of plan.offload_tensors, or of plan.recompute_tensors, stands
 // for if its name is a module's word; nil for a tensor's own name.

@@ -196,8 +196,7 @@ func setFields(node *yaml.Node, fields map[string]any) (why, try string) {
 		key := node.Content[i].Value
 		dst, ok := fields[key]
 		if !ok {
-			return fmt.Sprintf("unknown key %s", source.Quoted(key)),
-				source.DidYouMean(key, source.SortedKeys(fields))
+			return fmt.Sprintf("unknown key %s", source.Quoted(key)), source.DidYouMean(key, source.SortedKeys(fields))
 		}
 		if why, try := setValue(reflect.ValueOf(dst).Elem(), node.Content[i+1]); why != "" {
 			return key + ": " + why, try
@@ -283,8 +282,7 @@ func formatFloat(f float64) string {
 // formatString quotes only what YAML would otherwise read as something else.
 func formatString(s string) string {
 	var n yaml.Node
-	plain := yaml.Unmarshal([]byte("["+s+"]"), &n) == nil && len(n.Content) == 1 &&
-		len(n.Content[0].Content) == 1
+	plain := yaml.Unmarshal([]byte("["+s+"]"), &n) == nil && len(n.Content) == 1 && len(n.Content[0].Content) == 1
 	if plain {
 		item := n.Content[0].Content[0]
 		plain = item.Kind == yaml.ScalarNode && item.Tag == "!!str" && item.Style == 0 && item.Value == s &&

@@ -155,8 +155,7 @@ func (v *Vision) checkFamily(at faults, text *Model) bool {
 		at.fault(p+"vision.kind", fmt.Sprintf("%s, but %s has %s", v.Kind, text.ModelType, own),
 			"try model_type: vlm for a pair of your own")
 	case c.Preset["merge"] != "" && c.Preset["merge"] != fmt.Sprint(v.Merge):
-		at.fault(p+"vision.merge", fmt.Sprintf("%d, but %s has %s", v.Merge, text.ModelType,
-			c.Preset["merge"]), "")
+		at.fault(p+"vision.merge", fmt.Sprintf("%d, but %s has %s", v.Merge, text.ModelType, c.Preset["merge"]), "")
 	case (own != "" || len(c.Kinds) > 0) && v.Projector != "" &&
 		v.Projector != strings.Trim(cmp.Or(c.Preset["projector"], "merger"), `"`):
 		at.fault(p+"vision.projector", fmt.Sprintf("%s is not that of %s", v.Projector, text.ModelType),
@@ -182,8 +181,7 @@ func (v *Vision) keys(m *Model) map[string]any {
 			continue
 		}
 		field := k.field(nil, m)
-		if empty := field.Kind() == reflect.String || field.Kind() == reflect.Slice; !empty ||
-			!field.IsZero() {
+		if empty := field.Kind() == reflect.String || field.Kind() == reflect.Slice; !empty || !field.IsZero() {
 			out[key] = field.Interface()
 		}
 	}

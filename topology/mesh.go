@@ -72,8 +72,7 @@ func (m Mesh) Fold(dims ...Dim) (Mesh, error) {
 		fold = max(fold, a.Fold+1)
 	}
 	if n < 1 || m.Size()%n != 0 {
-		return m, fmt.Errorf("%s has %d ranks, which do not divide the %d of %v", dimsText(dims), n,
-			m.Size(), m)
+		return m, fmt.Errorf("%s has %d ranks, which do not divide the %d of %v", dimsText(dims), n, m.Size(), m)
 	}
 	return Mesh{append(slices.Clone(m.axes), lay(dims, fold)...)}, nil
 }

@@ -58,9 +58,8 @@ func Calibrate(device string, threads int, t tensor.DType) (*cost.Machine, Fit, 
 // calibrate measures blocks of the given widths and fits a machine to them. The links are not
 // measured here: they get plain values that the user can overwrite.
 func calibrate(b kernels.Backend, widths []int, rows int, t tensor.DType) (*cost.Machine, Fit, error) {
-	m := &cost.Machine{Name: "measured", Memory: 4 << 30, Efficiency: 1, Stream: 1, Devices: 64, Hosts: 1,
-		Copy:   4e9,
-		Local:  collective.Link{Latency: 20e-6, PerByte: 1 / 4e9},
+	m := &cost.Machine{Name: "measured", Memory: 4 << 30, Efficiency: 1, Stream: 1, Devices: 64,
+		Hosts: 1, Copy: 4e9, Local: collective.Link{Latency: 20e-6, PerByte: 1 / 4e9},
 		Remote: collective.Link{Latency: 50e-6, PerByte: 1 / 1e9}}
 	if d, ok := b.(kernels.Device); ok {
 		if err := measureDevice(m, d); err != nil {
@@ -133,9 +132,8 @@ func (f finished) Run(j actors.Job) (host.Result, error) {
 
 // measure trains a model of four layers for four steps and returns the segments of the last three.
 func measure(b kernels.Backend, hidden, rows int, t tensor.DType) (out []Timed, err error) {
-	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: hidden, Inter: 3 * hidden,
-		Heads: hidden / 32, KV: hidden / 32, HeadDim: 32, Vocab: 1024, Eps: 1e-6,
-		Rope: block.Rope{Dim: 32, Theta: 10000}, InitStd: 0.02})
+	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: hidden, Inter: 3 * hidden, Heads: hidden / 32,
+		KV: hidden / 32, HeadDim: 32, Vocab: 1024, Eps: 1e-6, Rope: block.Rope{Dim: 32, Theta: 10000}, InitStd: 0.02})
 	l, err := layout.New(&layout.Design{Model: m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 2,
 		Rows: rows, DType: t, Recompute: grad.RecomputeNone,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
@@ -167,8 +165,7 @@ func measure(b kernels.Backend, hidden, rows int, t tensor.DType) (out []Timed, 
 			s := segs[e.Job.Segment]
 			mu.Lock()
 			defer mu.Unlock()
-			out = append(out, Timed{float64(s.Flops), float64(s.Bytes), float64(s.Calls),
-				(e.End - e.Start).Seconds()})
+			out = append(out, Timed{float64(s.Flops), float64(s.Bytes), float64(s.Calls), (e.End - e.Start).Seconds()})
 		}})
 	return
 }
@@ -180,10 +177,8 @@ func RandomBatches(micro, rows, vocab int) host.BatchFunc {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
 			mb := family.Microbatch{Cu: []int32{0, int32(rows)}}
 			for k := range rows {
-				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(vocab))),
-					append(mb.Targets, int32(r.IntN(vocab)))
-				mb.Positions, mb.Weights = append(mb.Positions, int32(k)),
-					append(mb.Weights, 1/float32(micro*rows))
+				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(vocab))), append(mb.Targets, int32(r.IntN(vocab)))
+				mb.Positions, mb.Weights = append(mb.Positions, int32(k)), append(mb.Weights, 1/float32(micro*rows))
 			}
 			out = append(out, mb)
 		}

@@ -16,8 +16,7 @@ import (
 // Products measures from how many tokens on the three products with each kind of weight of a model are
 // faster in a precision of few bits than in bf16, as a table that train.adaptive.policy reads. See is told
 // of each kind as it is done; nil is nobody.
-func Products(c *configs.Config, m *family.Model, precision string, threads int,
-	see func(text string)) (*fit.Policy,
+func Products(c *configs.Config, m *family.Model, precision string, threads int, see func(text string)) (*fit.Policy,
 	error) {
 	low, err := kernels.PrecisionOf(precision)
 	if err != nil {
@@ -95,8 +94,7 @@ func crossing(b kernels.Backend, low, n, k, tokens int) (least int64, speedup fl
 // products is the median time of the three products with a weight [n k], in seconds.
 func products(b kernels.Backend, low, t, n, k int) float64 {
 	x, w, dy := random(t, k), random(n, k), random(t, n)
-	y, dx, dw := tensor.Make(tensor.BF16, t, n), tensor.Make(tensor.BF16, t, k), tensor.Make(tensor.F32, n,
-		k)
+	y, dx, dw := tensor.Make(tensor.BF16, t, n), tensor.Make(tensor.BF16, t, k), tensor.Make(tensor.F32, n, k)
 	at, ops := kernels.Attr{I: [4]int{0, low}}, [3]kernels.Op{kernels.LowLinear, kernels.LowLinearDX,
 		kernels.LowLinearDW}
 	if low == 0 {

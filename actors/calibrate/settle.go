@@ -92,8 +92,7 @@ func (f Fit) Warning() string {
 	if f.Others < busy {
 		return ""
 	}
-	return fmt.Sprintf("other programs took %.0f %% of the processors meanwhile: the rates may be low",
-		100*f.Others)
+	return fmt.Sprintf("other programs took %.0f %% of the processors meanwhile: the rates may be low", 100*f.Others)
 }
 
 // Quietest keeps the quickest run of each segment: other programs only ever make one slower.

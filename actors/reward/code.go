@@ -29,9 +29,8 @@ var driver string
 // With reward.command both are one program's text, and the exit status is all that is known.
 var _ = Register(Kind{Name: "code",
 	Doc: "1 where the answer's last block of code, or all of it, runs in a sandbox with the " +
-		"tests of reward.column behind it, within reward.timeout, else 0", Reads: []string{"command",
-		"column",
-		"memory"},
+		"tests of reward.column behind it, within reward.timeout, else 0",
+	Reads: []string{"command", "column", "memory"},
 	Gold: func(text string) error {
 		if strings.TrimSpace(text) == "" {
 			return errors.New("it has no tests, and any answer would pass")

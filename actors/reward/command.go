@@ -29,9 +29,8 @@ type asked struct {
 const outputMost = 64 << 10
 
 // command runs a program for each answer, which reads a JSON object and writes a number.
-var _ = Register(Kind{Name: "command", Doc: "what reward.command writes to its output, a number, for an " +
-	"answer at its " +
-	"input: a JSON object {prompt, answer, record}", Reads: []string{"command", "sandbox", "memory"},
+var _ = Register(Kind{Name: "command", Doc: "what reward.command writes to its output, a number, for an answer " +
+	"at its input: a JSON object {prompt, answer, record}", Reads: []string{"command", "sandbox", "memory"},
 	New: func(c *configs.Reward) (Func, error) {
 		if len(c.Command) == 0 {
 			return nil, errors.New("reward.command is not given")
@@ -52,9 +51,8 @@ var _ = Register(Kind{Name: "command", Doc: "what reward.command writes to its o
 			}
 			return parsed(words[0], out)
 		}, nil
-	},
-	Aid: "run it by hand with the answer {} at its input",
-	Try: func(ctx context.Context, run *configs.Config) error {
+	}, Aid: "run it by hand with the answer {} at its input", Try: func(ctx context.Context,
+		run *configs.Config) error {
 		c := &run.Run.Reward
 		begin, err := beginner(c)
 		if err != nil {

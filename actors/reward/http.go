@@ -13,13 +13,11 @@ import (
 )
 
 // service asks a service for each answer.
-var _ = Register(Kind{Name: "http", Doc: "what a POST to reward.url answers, {reward: NUMBER}, for a " +
-	"JSON object " +
+var _ = Register(Kind{Name: "http", Doc: "what a POST to reward.url answers, {reward: NUMBER}, for a JSON object " +
 	"{prompt, answer, record}", Reads: []string{"url"}, New: func(c *configs.Reward) (Func, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("reward.url is %q, and no address that begins with http:// or https://",
-			c.URL)
+		return nil, fmt.Errorf("reward.url is %q, and no address that begins with http:// or https://", c.URL)
 	}
 	return func(ctx context.Context, a *Answer) (float64, error) { return post(ctx, c.URL, a) }, nil
 }})

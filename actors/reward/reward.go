@@ -85,8 +85,7 @@ func check(c *configs.Config, at configs.At) {
 	k, ok := all[c.Run.Reward.Kind]
 	for _, key := range configs.Keys() {
 		const section = "reward."
-		if len(key.Name) <= len(section) || key.Name[:len(section)] != section ||
-			key.Name == "reward.kind" ||
+		if len(key.Name) <= len(section) || key.Name[:len(section)] != section || key.Name == "reward.kind" ||
 			c.Usual(key.Name) {
 			continue
 		}
@@ -137,8 +136,7 @@ func Judges(c *configs.Reward, record map[string]json.RawMessage) error {
 	text, err := (&Answer{Record: record}).Column(c.Column)
 	switch {
 	case err != nil:
-		has := slices.DeleteFunc(slices.Sorted(maps.Keys(record)),
-			func(s string) bool { return s == "prompt" })
+		has := slices.DeleteFunc(slices.Sorted(maps.Keys(record)), func(s string) bool { return s == "prompt" })
 		return fmt.Errorf("%w; beside the prompt it has %q", err, has)
 	case k.Gold != nil:
 		if err := k.Gold(text); err != nil {
@@ -200,9 +198,8 @@ func one(ctx context.Context, f Func, within time.Duration, a *Answer) Result {
 		}()
 		v, err := f(ctx, a)
 		if err == nil && !(math.Abs(v) <= rewardMost) {
-			err = fmt.Errorf(
-				"the reward is %g, and no number from -%g to %[2]g, beyond which answers cannot be "+
-					"compared", v, rewardMost)
+			err = fmt.Errorf("the reward is %g, and no number from -%g to %[2]g, beyond which answers cannot be "+
+				"compared", v, rewardMost)
 		}
 		ended <- Result{v, err, a.Suspect}
 	}()

@@ -24,8 +24,7 @@ type comeback struct {
 
 // again is the environment of a process that is started again.
 func (r *Run) again(life int) string {
-	text, err := json.Marshal(comeback{Life: life, First: r.start.first, From: r.start.origin,
-		Step: r.start.step})
+	text, err := json.Marshal(comeback{Life: life, First: r.start.first, From: r.start.origin, Step: r.start.step})
 	if err != nil {
 		panic(err) // numbers and a string
 	}

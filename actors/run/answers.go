@@ -62,8 +62,7 @@ func (d *data) pairEncoder(eos int32) (dataset.SampleEncoder, error) {
 	if l.Vectors != nil {
 		return &format.SimilarEncoder{Text: d.r.encoder(), SeqLen: d.r.cfg.Run.Data.SeqLen}, nil
 	}
-	e := &format.PairEncoder{Text: d.r.encoder(), EOS: eos, SeqLen: d.r.cfg.Run.Data.SeqLen,
-		Prompt: l.Prompts}
+	e := &format.PairEncoder{Text: d.r.encoder(), EOS: eos, SeqLen: d.r.cfg.Run.Data.SeqLen, Prompt: l.Prompts}
 	if id, ok := d.r.tok.TokenID(d.r.conf.EOS); ok { // of a turn too
 		e.EOS = id
 	}
@@ -110,8 +109,7 @@ func (r *Run) reference() (*trained.Reference, error) {
 			return nil, r.cfg.Fault("objective.reference", err.Error(), "")
 		}
 		if t.Model.Spec.Vocab != model.Spec.Vocab {
-			return nil, r.cfg.Fault("objective.reference", fmt.Sprintf("it has a vocabulary of %d, the "+
-				"model %d",
+			return nil, r.cfg.Fault("objective.reference", fmt.Sprintf("it has a vocabulary of %d, the model %d",
 				t.Model.Spec.Vocab, model.Spec.Vocab), "name a model with the same tokenizer")
 		}
 		r.start.closers = append(r.start.closers, func() error { t.Close(); return nil })
@@ -197,8 +195,7 @@ func (r *Run) keepReference(ref *trained.Reference) error {
 	}
 	kept, err := trained.OpenFolder(dir)
 	if err != nil {
-		return r.cfg.Fault("objective.cache", err.Error(),
-			"name a directory that this user may write to, or off")
+		return r.cfg.Fault("objective.cache", err.Error(), "name a directory that this user may write to, or off")
 	}
 	ref.Kept = kept
 	return nil
@@ -241,8 +238,7 @@ func (a *answers) each(b *dataset.Batch, f func(k int, p place)) {
 			continue
 		}
 		s, _ := slices.BinarySearch(b.CuSeqlens, m.Spans[0].From+1)
-		f(k, place{start: int(b.CuSeqlens[s-1]), end: int(b.CuSeqlens[s]), answer: int(m.Spans[0].From),
-			mark: m.Bytes})
+		f(k, place{start: int(b.CuSeqlens[s-1]), end: int(b.CuSeqlens[s]), answer: int(m.Spans[0].From), mark: m.Bytes})
 		k++
 	}
 }

@@ -84,7 +84,6 @@ func (b *balance) observe(step int64, batches []dataset.Batch, now time.Time) st
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("steps %d to %d took %.3g·l² + %.3g·l + %.3g ms for samples of l tokens; to "+
-		"balance by that: data.balance_cost: [%.4g, %.4g, %.4g]",
-		fitFirst, fitLast, c.A, c.B, c.C, c.A, c.B, c.C)
+	return fmt.Sprintf("steps %d to %d took %.3g·l² + %.3g·l + %.3g ms for samples of l tokens; to balance by that: "+
+		"data.balance_cost: [%.4g, %.4g, %.4g]", fitFirst, fitLast, c.A, c.B, c.C, c.A, c.B, c.C)
 }

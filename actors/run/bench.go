@@ -165,8 +165,7 @@ func (b *bench) one(ctx context.Context, j *judge, a *reward.Answer) (v verdict,
 }
 
 // hear waits for what a judge says of an answer.
-func (b *bench) hear(ctx context.Context, j *judge, patience time.Duration) (v verdict, why string,
-	err error) {
+func (b *bench) hear(ctx context.Context, j *judge, patience time.Duration) (v verdict, why string, err error) {
 	silent := time.NewTimer(patience)
 	defer silent.Stop()
 	for {

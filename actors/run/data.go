@@ -169,11 +169,10 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 	if err != nil {
 		return dataset.LoaderConfig{}, err
 	}
-	conf := dataset.LoaderConfig{Mode: dataset.Mode(c.Train.Phase), SeqLen: c.Data.SeqLen, EOD: eod,
-		Pad: eod, Separate: c.Data.Packing, MaskEOD: c.Data.EODMask,
-		Seed: uint64(seed), MicroBatch: c.Train.MicroBatch, GlobalBatch: c.Train.GlobalBatch,
-		CacheBytes: 256 << 20,
-		Budget:     dataset.Budget{Count: int64(c.Data.Quarantine)}, Quarantine: d.bad}
+	conf := dataset.LoaderConfig{Mode: dataset.Mode(c.Train.Phase), SeqLen: c.Data.SeqLen,
+		EOD: eod, Pad: eod, Separate: c.Data.Packing, MaskEOD: c.Data.EODMask, Seed: uint64(seed),
+		MicroBatch: c.Train.MicroBatch, GlobalBatch: c.Train.GlobalBatch, CacheBytes: 256 << 20,
+		Budget: dataset.Budget{Count: int64(c.Data.Quarantine)}, Quarantine: d.bad}
 	conf.Packing, conf.MediaMax, conf.Readers, conf.DropLong = dataset.Packing(c.Data.Pack),
 		c.Data.ImagesMax, c.Data.Readers, c.Data.DropLong
 	if !c.Data.Packing {
@@ -395,8 +394,7 @@ func (d *data) shares(batches []dataset.Batch) [][]dataset.Batch {
 // microbatch gives every token the weight of its loss, and with keys an identity for dropout that
 // depends on its sample and place alone.
 func microbatch(b *dataset.Batch, weights []float32, seed uint64, keys bool) family.Microbatch {
-	mb := family.Microbatch{IDs: b.Tokens, Targets: b.Labels, Positions: b.Positions, Cu: b.CuSeqlens,
-		Weights: weights}
+	mb := family.Microbatch{IDs: b.Tokens, Targets: b.Labels, Positions: b.Positions, Cu: b.CuSeqlens, Weights: weights}
 	if keys {
 		mb.Keys = make([]int64, len(b.Tokens))
 		for s, id := range b.SampleIDs {

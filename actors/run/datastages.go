@@ -29,10 +29,7 @@ func (d *data) stageUse() (out []record.StageUse) {
 	}
 	list, wall := d.train.Stages()
 	for _, s := range list {
-		out = append(
-			out,
-			record.StageUse{Name: s.Name, Workers: s.Workers, Items: s.Items, Use: s.Use(wall)},
-		)
+		out = append(out, record.StageUse{Name: s.Name, Workers: s.Workers, Items: s.Items, Use: s.Use(wall)})
 	}
 	return out
 }

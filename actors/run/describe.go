@@ -55,8 +55,7 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 			name, like, ok = alone.Like(hint)
 		}
 		if !ok {
-			r.Why = []string{"the vocabulary is the tokenizer's: give --tokenizer DIR to count the " +
-				"parameters"}
+			r.Why = []string{"the vocabulary is the tokenizer's: give --tokenizer DIR to count the parameters"}
 			return r, nil
 		}
 		c.Vocab, cfg.Model.Vocab = like.Vocab, like.Vocab

@@ -142,8 +142,7 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 		fill = w
 	}
 	m.Spec.Objective = &family.Objective{Loss: l, Params: fit.LossParams(c)} // its head of values
-	g, err := sample.New(m, fit.Lora(c), fit.Precisions[c.Run.Train.Precision], b,
-		tensor.NewPool("sampler", 0), fill)
+	g, err := sample.New(m, fit.Lora(c), fit.Precisions[c.Run.Train.Precision], b, tensor.NewPool("sampler", 0), fill)
 	if err != nil {
 		return nil, err
 	}
@@ -157,13 +156,11 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 		pages = min(4096, c.Run.Train.GlobalBatch*((c.Run.Data.SeqLen+sample.PageRows-1)/sample.PageRows))
 	}
 	if least := (c.Run.Data.SeqLen + sample.PageRows - 1) / sample.PageRows; pages < least {
-		return nil, c.Fault("rollout.pages", fmt.Sprintf("%d pages have no room for one answer of %d tokens",
-			pages,
+		return nil, c.Fault("rollout.pages", fmt.Sprintf("%d pages have no room for one answer of %d tokens", pages,
 			c.Run.Data.SeqLen), fmt.Sprintf("take %d or more", least))
 	}
 	e, err := sample.NewEngine(g, sample.EngineOptions{Pages: pages, Running: c.Run.Train.GlobalBatch,
-		Rows: max(256, c.Run.Train.GlobalBatch), Further: c.Run.Rollout.Ahead > 0,
-		Ahead: c.Run.Rollout.Ahead})
+		Rows: max(256, c.Run.Train.GlobalBatch), Further: c.Run.Rollout.Ahead > 0, Ahead: c.Run.Rollout.Ahead})
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +219,7 @@ func (d *drawer) load(w *weights) error {
 			n *= x[1] - x[0]
 		}
 		if n*p.DType.Size() != len(p.Raw) {
-			return fmt.Errorf("%s %v has %d bytes in place of %d", p.Name, p.Box, len(p.Raw),
-				n*p.DType.Size())
+			return fmt.Errorf("%s %v has %d bytes in place of %d", p.Name, p.Box, len(p.Raw), n*p.DType.Size())
 		}
 		v := make([]float32, n)
 		tensor.Widen(p.DType, p.Raw, v)
@@ -291,9 +287,8 @@ func (d *drawer) begin(a, got *draft, over func()) error {
 		over()
 		return nil
 	}
-	q := &sample.Request{Prompt: append(a.Prompt[:len(a.Prompt):len(a.Prompt)], answer...),
-		Began: len(answer), Sample: a.Index, Params: sample.Params{Temperature: 1, Max: a.Most,
-			Seed: a.Seed, Stop: d.stops}}
+	q := &sample.Request{Prompt: append(a.Prompt[:len(a.Prompt):len(a.Prompt)], answer...), Began: len(answer),
+		Sample: a.Index, Params: sample.Params{Temperature: 1, Max: a.Most, Seed: a.Seed, Stop: d.stops}}
 	q.Emit = func(t sample.Token) bool {
 		got.Answer, got.LogProbs = append(got.Answer, t.ID), append(got.LogProbs, t.LogProb)
 		return true
@@ -302,8 +297,7 @@ func (d *drawer) begin(a, got *draft, over func()) error {
 		switch got.End = why; {
 		case why == sample.EndNumber: // weights that draw nothing are an error of the run
 			d.ready = append(d.ready, func() error {
-				return fmt.Errorf("a logit of answer %d is no number: the weights that draw are spoilt",
-					a.Index)
+				return fmt.Errorf("a logit of answer %d is no number: the weights that draw are spoilt", a.Index)
 			})
 			over()
 		case why == sample.EndStop && d.talk != nil:

@@ -96,8 +96,7 @@ func (d *DrawnGap) note() string {
 	case d.Tokens == 0:
 		return "  drawn-gap none: older weights drew all tokens"
 	case d.Older > 0:
-		return fmt.Sprintf("  drawn-gap %.3g (%d of %d tokens are of older weights)", d.Gap, d.Older,
-			d.Tokens+d.Older)
+		return fmt.Sprintf("  drawn-gap %.3g (%d of %d tokens are of older weights)", d.Gap, d.Older, d.Tokens+d.Older)
 	}
 	return fmt.Sprintf("  drawn-gap %.3g", d.Gap)
 }
@@ -111,8 +110,7 @@ func (r *Run) whyGap() string {
 		return fmt.Sprintf("train.low_precision: %s rounds what training multiplies, and nothing that draws",
 			t.LowPrecision)
 	case t.QAT != "none":
-		return fmt.Sprintf("train.qat: %s rounds the weights that training multiplies, and none that draw",
-			t.QAT)
+		return fmt.Sprintf("train.qat: %s rounds the weights that training multiplies, and none that draw", t.QAT)
 	case t.Router.Capacity > 0:
 		return "train.router.capacity drops tokens that training has too many of, and the sampler drops none"
 	}

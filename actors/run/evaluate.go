@@ -68,8 +68,7 @@ func asked(cfg *configs.Config, q Question) (*Run, error) {
 		err = r.start.average(cfg)
 	}
 	if err == nil && !r.data.validates() {
-		err = cfg.Fault("data.valid", "there is no validation data",
-			"name files, or give data.split a second share")
+		err = cfg.Fault("data.valid", "there is no validation data", "name files, or give data.split a second share")
 	}
 	if err != nil {
 		r.Close()
@@ -126,8 +125,7 @@ func (r *Run) byLevel(ctx context.Context, q Question) (out []LevelLoss, err err
 }
 
 // between computes the loss of noise levels whose time lies between two, where training draws any.
-func (r *Run) between(ctx context.Context, q Question, from, to float32, loss *float64) (any bool,
-	err error) {
+func (r *Run) between(ctx context.Context, q Question, from, to float32, loss *float64) (any bool, err error) {
 	one, err := asked(r.cfg, q)
 	if err != nil {
 		return false, err

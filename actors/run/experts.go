@@ -55,8 +55,7 @@ func (r *Run) RoutingDir() string {
 func (r *Run) routing() *host.Routing {
 	c := r.cfg.Run
 	o := &host.Routing{Every: int64(c.Log.Experts), Header: r.job.RoutingHeader(r.cfg.Model.Identity()),
-		GoesOn: r.start.first > 1 ||
-			r.life > 0}
+		GoesOn: r.start.first > 1 || r.life > 0}
 	switch c.Train.Routing {
 	case "record":
 		o.Record = r.RoutingDir()

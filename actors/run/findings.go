@@ -54,8 +54,7 @@ func (p *reporter) found(m actors.Message) {
 		if f.Stay == 0 {
 			back = append(back, x.Weight)
 		} else {
-			fell = append(fell, fmt.Sprintf("%s (error %.3g of %s, %.2g %% became 0, %.2g %% cut)", x.Weight,
-				x.Error,
+			fell = append(fell, fmt.Sprintf("%s (error %.3g of %s, %.2g %% became 0, %.2g %% cut)", x.Weight, x.Error,
 				x.Product, 100*x.Flushed, 100*x.Cut))
 		}
 	}
@@ -97,8 +96,7 @@ func some(of []string) string {
 }
 
 func (p *reporter) product(f core.Finding) ProductError {
-	return ProductError{Weight: strings.TrimSuffix(p.r.layout.Order[f.Param], grad.ChoiceSuffix),
-		Error:   f.Error,
+	return ProductError{Weight: strings.TrimSuffix(p.r.layout.Order[f.Param], grad.ChoiceSuffix), Error: f.Error,
 		Product: products[f.Product], Flushed: f.Flushed, Cut: f.Cut, Stay: int(f.Stay)}
 }
 

@@ -47,10 +47,9 @@ func (d *data) golds(train []dataset.Weighted) error {
 		case without == n:
 			return d.r.cfg.Fault("reward.column", first.Error(), "name the column that has the right answers")
 		default:
-			_, _ = fmt.Fprintf(d.notes(),
-				"! of the first %d records of %s %d cannot be judged, and their answers "+
-					// a screen's fault is its own
-					"will be set aside; the first: %v\n", n, s.Source.Name(), without, first)
+			_, _ = fmt.Fprintf(d.notes(), "! of the first %d records of %s %d cannot be judged, and their answers "+
+				// a screen's fault is its own
+				"will be set aside; the first: %v\n", n, s.Source.Name(), without, first)
 		}
 	}
 	return nil

@@ -48,8 +48,7 @@ func (d *data) samples() (dataset.SampleEncoder, error) {
 	if err != nil {
 		return nil, d.r.cfg.Fault("data.tokenizer", err.Error(), "")
 	}
-	v := &format.VisionEncoder{SampleType: c.Data.SampleType, Chat: chat, Expander: x,
-		MediaMax: c.Data.ImagesMax}
+	v := &format.VisionEncoder{SampleType: c.Data.SampleType, Chat: chat, Expander: x, MediaMax: c.Data.ImagesMax}
 	for i, f := range slices.Concat(d.r.cfg.SFT, d.r.cfg.SFTValid) {
 		if tags := setup.TagsOf(&f); i == 0 {
 			v.Tags = tags

@@ -58,8 +58,7 @@ func (a *rollout) until(version int64) *rollout {
 		End: a.End, Record: a.Record, Heard: a.Heard, HeardFault: a.HeardFault}
 	for i, v := range a.Versions {
 		if v[1] > version {
-			b.Answer, b.LogProbs, b.Values, b.Versions = a.Answer[:v[0]], a.LogProbs[:v[0]], nil,
-				a.Versions[:i]
+			b.Answer, b.LogProbs, b.Values, b.Versions = a.Answer[:v[0]], a.LogProbs[:v[0]], nil, a.Versions[:i]
 			b.End, b.HeardFault = sample.EndLength, ""
 			b.Heard = slices.DeleteFunc(slices.Clone(b.Heard),
 				func(h heard) bool { return h.At > len(b.Answer) }) // an empty text has no token behind At

@@ -86,8 +86,7 @@ func Judge(dir string, step, sample int64) ([]Judgement, error) {
 		} else {
 			j.Now = &y.Value
 		}
-		j.Wrong = (j.Was == nil) != (j.Now == nil) || j.Was != nil && *j.Was != *j.Now ||
-			j.Advantage != j.Follows
+		j.Wrong = (j.Was == nil) != (j.Now == nil) || j.Was != nil && *j.Was != *j.Now || j.Advantage != j.Follows
 		out = append(out, j)
 	}
 	return out, nil

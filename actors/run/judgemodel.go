@@ -22,17 +22,14 @@ type judgeModel struct {
 	err    error
 }
 
-var _ = reward.Register(reward.Kind{Name: "model",
-	Doc: "the score that a model of rewards gives the last token of " +
-		"prompt and answer; its tokens are those of the model that learns", Reads: []string{"model", "judges"},
-	Aid: "train one with objective.kind=reward", Here: true,
-	New: func(c *configs.Reward) (reward.Func, error) {
+var _ = reward.Register(reward.Kind{Name: "model", Doc: "the score that a model of rewards gives the last token " +
+	"of prompt and answer; its tokens are those of the model that learns", Reads: []string{"model", "judges"},
+	Aid: "train one with objective.kind=reward", Here: true, New: func(c *configs.Reward) (reward.Func, error) {
 		if c.Model == "" {
 			return nil, errors.New("reward.model is not given")
 		}
 		return (&judgeModel{dir: c.Model}).judge, nil
-	},
-	Try: func(_ context.Context, c *configs.Config) error {
+	}, Try: func(_ context.Context, c *configs.Config) error {
 		m, err := trained.Open(c.Run.Reward.Model, "")
 		if err != nil {
 			return err

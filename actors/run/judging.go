@@ -28,8 +28,7 @@ func (r *rollouts) judge(all []*rollout) error {
 		return nil
 	}
 	return fmt.Errorf("none of the %d answers of step %d has a reward; of the first: %s: mend what judges them "+
-		"(reward.kind: %s), and start the run again", len(all), all[0].Step, all[0].Fault,
-		r.d.r.cfg.Run.Reward.Kind)
+		"(reward.kind: %s), and start the run again", len(all), all[0].Step, all[0].Fault, r.d.r.cfg.Run.Reward.Kind)
 }
 
 // absent is the first answer that an environment has failed, where it has said nothing to any: those that ended
@@ -245,16 +244,14 @@ func (r *rollouts) write(step int64, all []*rollout) error {
 func (d *data) setAside(a *rollout) error {
 	c := &d.r.cfg.Run
 	bad := dataset.Bad{Source: RolloutsName, Document: a.Step*int64(c.Rollout.Group) + int64(a.Index),
-		Place: dataset.Place{File: RolloutsName, Offset: a.Step},
-		Reason: fmt.Sprintf("answer %d to sample %d in step %d "+
-			"has no reward: %s", a.Index, a.Sample, a.Step, a.Fault)}
+		Place:  dataset.Place{File: RolloutsName, Offset: a.Step},
+		Reason: fmt.Sprintf("answer %d to sample %d in step %d has no reward: %s", a.Index, a.Sample, a.Step, a.Fault)}
 	bad.Document = bad.Document<<32 | a.Sample&0xffffffff
 	if err := d.bad.Add(bad); err != nil {
 		return err
 	}
 	if n := int64(len(d.bad.List())); n > int64(c.Data.Quarantine) {
-		return &dataset.BudgetError{Budget: dataset.Budget{Count: int64(c.Data.Quarantine)}, Bad: n,
-			Read: n, Last: bad}
+		return &dataset.BudgetError{Budget: dataset.Budget{Count: int64(c.Data.Quarantine)}, Bad: n, Read: n, Last: bad}
 	}
 	return nil
 }

@@ -118,11 +118,7 @@ func (r *Run) startable() error {
 	case c.Run.Plan.Procs > 1 && r.io.Fleet == nil:
 		return c.Fault("plan.procs", why, "set plan.procs=1, or run.Options.Worker in the program")
 	case c.Run.Rollout.Samplers > 0:
-		return c.Fault(
-			"rollout.samplers",
-			why,
-			"set rollout.samplers=0, or run.Options.Worker in the program",
-		)
+		return c.Fault("rollout.samplers", why, "set rollout.samplers=0, or run.Options.Worker in the program")
 	case c.Run.Reward.Judges > 0:
 		return c.Fault("reward.judges", why, "set reward.judges=0, or run.Options.Worker in the program")
 	}
@@ -137,9 +133,8 @@ func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 	}
 	r.tellWidths(f)
 	w := &workers{r: r, fleet: f, ready: make(chan error, o.Procs), lost: make(chan error, o.Procs),
-		losses: make(chan host.Loss),
-		list:   map[int]Process{}, lives: map[int]int{}, silent: map[int]time.Duration{}, hung: map[int]string{},
-		done: make(chan struct{})}
+		losses: make(chan host.Loss), list: map[int]Process{}, lives: map[int]int{}, silent: map[int]time.Duration{},
+		hung: map[int]string{}, done: make(chan struct{})}
 	if o.Links, err = r.links(f, 0, o.Procs); err != nil {
 		f.Close()
 		return nil, err

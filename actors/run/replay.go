@@ -57,8 +57,7 @@ func Replay(cfg *configs.Config, step, sample int64) (*Replayed, error) {
 func replayAnswers(cfg *configs.Config, step, sample int64) (*Replayed, error) {
 	l := fit.Loss(cfg)
 	if l == nil || l.Policy == nil {
-		return nil, cfg.Fault("objective.kind", "the run draws no answers",
-			"replay is for runs of grpo and its kin")
+		return nil, cfg.Fault("objective.kind", "the run draws no answers", "replay is for runs of grpo and its kin")
 	}
 	updates := int64(cfg.Run.Rollout.Updates)
 	logged, err := loggedAnswers(filepath.Join(cfg.Run.Log.Dir, RolloutsName), (step-1)/updates*updates+1)
@@ -115,10 +114,9 @@ func (r *Run) weightsBehind(step int64) (string, error) {
 			return saved.Path(), nil
 		}
 	}
-	return "", exit.Usagef("the answers were drawn with the weights of step %d, of which there is no "+
-		"checkpoint; there are those of %v (checkpoint.interval and checkpoint.keep say which "+
-		"stay, and steps that end while a checkpoint is being written have none)", step,
-		have)
+	return "", exit.Usagef("the answers were drawn with the weights of step %d, of which there is no checkpoint; "+
+		"there are those of %v (checkpoint.interval and checkpoint.keep say which stay, and steps that end while "+
+		"a checkpoint is being written have none)", step, have)
 }
 
 // loggedAnswers reads the answers of a step.
@@ -149,8 +147,7 @@ func loggedAnswers(path string, step int64) (out []*rollout, err error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, exit.Usagef("%s has no answers of step %d; it has steps %d to %d", path, step, first,
-			last)
+		return nil, exit.Usagef("%s has no answers of step %d; it has steps %d to %d", path, step, first, last)
 	}
 	return out, nil
 }
@@ -200,8 +197,7 @@ func (r *rollouts) again(step, sample int64, logged []*rollout) (*Replayed, erro
 	n := r.d.r.cfg.Run.Train.GlobalBatch
 	logged = logged[max(0, len(logged)-n):]
 	if len(logged) != n {
-		return nil, exit.Usagef("the log has %d answers of step %d, and the run file says %d: it may be "+
-			"another run's",
+		return nil, exit.Usagef("the log has %d answers of step %d, and the run file says %d: it may be another run's",
 			len(logged), step, n)
 	}
 	fresh := make([]*rollout, n)
@@ -232,8 +228,7 @@ func (r *rollouts) again(step, sample int64, logged []*rollout) (*Replayed, erro
 	for i, a := range logged {
 		b := fresh[i]
 		note := func(what string, was, is any) {
-			out.Differ = append(out.Differ, Difference{a.Sample, a.Index, what, fmt.Sprint(was),
-				fmt.Sprint(is)})
+			out.Differ = append(out.Differ, Difference{a.Sample, a.Index, what, fmt.Sprint(was), fmt.Sprint(is)})
 		}
 		switch {
 		case !slices.Equal(a.Answer, b.Answer):

@@ -101,8 +101,7 @@ func (p *reporter) open() error {
 	enc := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	p.log, p.logFile = zap.New(zapcore.NewCore(enc, zapcore.AddSync(f), zap.InfoLevel)), f
 	if l.JSONL != "" {
-		if p.metrics, p.losses, err =
-			openMetrics(filepath.Join(l.Dir, l.JSONL), p.r.recordsEnd()); err != nil {
+		if p.metrics, p.losses, err = openMetrics(filepath.Join(l.Dir, l.JSONL), p.r.recordsEnd()); err != nil {
 			return err
 		}
 		if n := len(p.losses); n > 0 && p.r.heir != nil {
@@ -202,9 +201,8 @@ func (p *reporter) header() {
 	p.say("model   %s, %s parameters%s, %s", r.job.Model.Family, unit.Count(float64(r.job.Model.Count())),
 		active, r.cfg.Run.Train.Precision)
 	p.say("plan    pp=%d dp=%d tp=%d%s zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)",
-		m.Len(topology.PP), m.Replicas(),
-		m.Len(topology.TP), shares, r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, r.layout.World(),
-		r.cfg.Run.Plan.Procs)
+		m.Len(topology.PP), m.Replicas(), m.Len(topology.TP), shares, r.job.Zero, r.job.Schedule, r.job.Micro,
+		r.job.Rows, r.layout.World(), r.cfg.Run.Plan.Procs)
 	p.say("from    %s", r.start.from)
 	for _, c := range r.start.changed {
 		p.say("changed %s: %s → %s", c.Key, c.A, c.B)
@@ -319,8 +317,7 @@ func (p *reporter) observe(m actors.Message) {
 // spike tells of a step that is not applied because it is out of the ordinary.
 func (p *reporter) spike(m actors.Message) {
 	x := core.SpikeOf(m.Values)
-	what := fmt.Sprintf("gradient norm %.4g (usual is %.4g), loss %.4g (usual is %.4g)", x.Norm, x.UsualNorm,
-		x.Loss,
+	what := fmt.Sprintf("gradient norm %.4g (usual is %.4g), loss %.4g (usual is %.4g)", x.Norm, x.UsualNorm, x.Loss,
 		x.UsualLoss)
 	again := "it is taken again with the samples behind its own"
 	if x.From < m.Step {
@@ -329,8 +326,7 @@ func (p *reporter) spike(m actors.Message) {
 	}
 	p.aside = true
 	p.say("! step %d is out of the ordinary: %s; %s", m.Step, what, again)
-	p.log.Warn("spike", zap.Int64("step", m.Step), zap.Float64("norm", x.Norm), zap.Float64("usual norm",
-		x.UsualNorm),
+	p.log.Warn("spike", zap.Int64("step", m.Step), zap.Float64("norm", x.Norm), zap.Float64("usual norm", x.UsualNorm),
 		zap.Float64("loss", x.Loss), zap.Float64("usual loss", x.UsualLoss), zap.Int64("again from", x.From),
 		zap.Int64("state", x.State))
 }
@@ -384,10 +380,9 @@ func (p *reporter) step(m actors.Message) {
 	if f := p.r.data.flops(m.Step); f > 0 {
 		flops = f
 	}
-	line := Metrics{Step: m.Step, Loss: v.Loss, GradNorm: v.Norm, LR: v.LR,
-		TokensSec: p.tokens / sec,
-		MFU:       flops / sec / p.peak, DataWait: v.Wait / 1e9, PeakBytes: v.Peak,
-		Scale: v.Scale, Skipped: v.Overflow, Seconds: v.Time / 1e9, Slowest: v.Slowest}
+	line := Metrics{Step: m.Step, Loss: v.Loss, GradNorm: v.Norm, LR: v.LR, TokensSec: p.tokens / sec,
+		MFU: flops / sec / p.peak, DataWait: v.Wait / 1e9, PeakBytes: v.Peak, Scale: v.Scale, Skipped: v.Overflow,
+		Seconds: v.Time / 1e9, Slowest: v.Slowest}
 	if p.loadsAt == m.Step {
 		line.Experts = used(p.loads)
 	}
@@ -425,11 +420,9 @@ func (p *reporter) step(m actors.Message) {
 	} else if line.Skipped {
 		note += "  skipped: gradients overflowed"
 	}
-	fmt.Fprintf(p.r.io.Progress,
-		"step %d/%d  loss %.4f  grad_norm %.3f  lr %.3g  tokens/s %.0f  mfu %s  data-wait %.1f %%  mem "+
-			"%s  eta %v%s\n", m.Step, c.Steps, line.Loss,
-		line.GradNorm, line.LR, line.TokensSec, share(line.MFU), 100*line.DataWait/sec,
-		tensor.Bytes(int64(line.PeakBytes)), eta, note)
+	fmt.Fprintf(p.r.io.Progress, "step %d/%d  loss %.4f  grad_norm %.3f  lr %.3g  tokens/s %.0f  mfu %s  "+
+		"data-wait %.1f %%  mem %s  eta %v%s\n", m.Step, c.Steps, line.Loss, line.GradNorm, line.LR, line.TokensSec,
+		share(line.MFU), 100*line.DataWait/sec, tensor.Bytes(int64(line.PeakBytes)), eta, note)
 }
 
 // scalars hands a step's figures to TensorBoard and others.

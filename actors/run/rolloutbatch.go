@@ -28,8 +28,7 @@ func (r *rollouts) lay(step int64, dp int, x *round) ([]family.Microbatch, error
 }
 
 // microbatch lays answers out with their prompts.
-func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float64) (family.Microbatch,
-	error) {
+func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float64) (family.Microbatch, error) {
 	c := &r.d.r.cfg.Run
 	n := c.Train.MicroBatch * c.Data.SeqLen
 	mb := family.Microbatch{IDs: make([]int32, n), Targets: make([]int32, n), Positions: make([]int32, n),
@@ -44,8 +43,7 @@ func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float
 		told, fresh := a.told(), a.fresh(step)
 		for i, id := range text {
 			row := at + i
-			mb.IDs[row], mb.Positions[row], mb.Targets[row], out.Seq[row] = id, int32(i),
-				dataset.IgnoreLabel, int32(k)
+			mb.IDs[row], mb.Positions[row], mb.Targets[row], out.Seq[row] = id, int32(i), dataset.IgnoreLabel, int32(k)
 			if t := i + 1 - len(a.Prompt); t >= 0 && t < len(a.Answer) && (told == nil || !told[t]) {
 				mb.Targets[row] = a.Answer[t]
 				more := out.More[row*objective.Columns:]
@@ -60,8 +58,7 @@ func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float
 					more[objective.Return], more[objective.Worth] = a.Returns[t], a.Values[t]
 				}
 				if r.learns(a) {
-					out.Weight[row] = float32(r.loss.Policy.Share(a.own(), answers, tokens,
-						float64(c.Rollout.Max)))
+					out.Weight[row] = float32(r.loss.Policy.Share(a.own(), answers, tokens, float64(c.Rollout.Max)))
 				}
 			}
 		}
@@ -77,8 +74,7 @@ func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float
 		mb.Keys = make([]int64, n)
 		for row, s := range out.Seq {
 			if s >= 0 {
-				mb.Keys[row] = int64(dataset.Draw(uint64(c.Train.Seed), 2, part[s].Sample, step,
-					int64(row)))
+				mb.Keys[row] = int64(dataset.Draw(uint64(c.Train.Seed), 2, part[s].Sample, step, int64(row)))
 			}
 		}
 	}

@@ -96,11 +96,9 @@ const RolloutsName = "rollouts.jsonl"
 func (d *data) newRollouts(l *objective.Loss) (r *rollouts, err error) {
 	c := d.r.cfg
 	r = &rollouts{d: d, loss: l, moved: make(chan struct{}), done: d.r.start.first - 1,
-		plan: rounds.Schedule{Staleness: int64(c.Run.Rollout.Staleness),
-			Updates: int64(c.Run.Rollout.Updates),
-			Span:    int64(c.Run.Rollout.Span)},
-		round: map[int64]*round{}, kept: map[int64]*weights{}, samplers: map[int]sampler{},
-		changed: make(chan struct{})}
+		plan: rounds.Schedule{Staleness: int64(c.Run.Rollout.Staleness), Updates: int64(c.Run.Rollout.Updates),
+			Span: int64(c.Run.Rollout.Span)}, round: map[int64]*round{}, kept: map[int64]*weights{},
+		samplers: map[int]sampler{}, changed: make(chan struct{})}
 	if !l.Policy.Unjudged {
 		if r.reward, err = reward.Of(&c.Run.Reward); err != nil {
 			return nil, c.Fault("reward.kind", err.Error(), "")
@@ -155,8 +153,7 @@ func (r *Run) stops() (out []int32, err error) {
 		out = append(out, id)
 	}
 	if len(out) == 0 {
-		err = r.cfg.Fault("data.tokenizer", "neither the tokenizer nor the model says which token ends an "+
-			"answer",
+		err = r.cfg.Fault("data.tokenizer", "neither the tokenizer nor the model says which token ends an answer",
 			"give model.overrides.eos_token_id")
 	}
 	return out, err

@@ -168,9 +168,8 @@ func (r *rollouts) ask(p rounds.Part, prompts []dataset.Batch) (all []*rollout) 
 			}
 			id := b.Samples()[0]
 			for k := range c.Rollout.Group {
-				all = append(all, &rollout{Step: step, Sample: id, Index: k,
-					Version: r.plan.Version(p.Publication), Prompt: ids,
-					Seed: dataset.Draw(uint64(c.Train.Seed), 1, id, step, 0), Record: record})
+				all = append(all, &rollout{Step: step, Sample: id, Index: k, Version: r.plan.Version(p.Publication),
+					Prompt: ids, Seed: dataset.Draw(uint64(c.Train.Seed), 1, id, step, 0), Record: record})
 			}
 		}
 	}

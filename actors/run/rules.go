@@ -75,8 +75,7 @@ func checkWeights(cfg *configs.Config, at configs.At) {
 				"set model.init: random, or model.path to a directory with weights")
 		}
 	}
-	for _, part := range [][2]string{{"model.encoder_path", c.Model.Encoder}, {"model.decoder_path",
-		c.Model.Decoder}} {
+	for _, part := range [][2]string{{"model.encoder_path", c.Model.Encoder}, {"model.decoder_path", c.Model.Decoder}} {
 		switch key, dir := part[0], part[1]; {
 		case dir == "":
 		case c.Model.Init == "random":

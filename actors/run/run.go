@@ -179,11 +179,9 @@ func (r *Run) newMirror() (*mirror.Mirror, error) {
 		return nil, err
 	}
 	o := mirror.Options{Hosts: hosts, Dir: c.Checkpoint.Dir, Log: log, Records: []string{LedgerName},
-		Keep: c.Checkpoint.Keep, Say: func(text string) { r.report.say("%s", text) },
-		Progress: r.io.Progress,
+		Keep: c.Checkpoint.Keep, Say: func(text string) { r.report.say("%s", text) }, Progress: r.io.Progress,
 		Warnings: r.io.Warnings, Entered: func(step int64, most time.Duration) {
-			r.data.entered(step,
-				most)
+			r.data.entered(step, most)
 		}}
 	if c.Log.JSONL != "" {
 		o.Records = append(o.Records, c.Log.JSONL)
@@ -389,8 +387,7 @@ func (r *Run) lead(ctx context.Context) error {
 	o.OnSystem = func(s *host.System) {
 		if r.io.Fleet != nil && o.Links != nil { // its processes may be on other hosts
 			w.ask = func() ([]host.Status, []host.Silent) {
-				return s.Everywhere(o.Links, o.Procs,
-					time.Second)
+				return s.Everywhere(o.Links, o.Procs, time.Second)
 			}
 		}
 		end, err := s.ServeWhy(r.cfg.Run.Log.Dir, 0)

@@ -61,8 +61,7 @@ type process struct {
 // at starts a sampler process in a place. One that cannot be started is lost at once.
 func (c *crew) at(place int) func(number int) sampler {
 	return func(number int) sampler {
-		p := &process{crew: c, number: number, place: place, commands: make(chan command,
-			c.r.commandsMost())}
+		p := &process{crew: c, number: number, place: place, commands: make(chan command, c.r.commandsMost())}
 		p.silent = time.AfterFunc(time.Hour, p.hangs)
 		p.silent.Stop()
 		go p.run()
@@ -145,8 +144,7 @@ func (p *process) because(err error) string {
 	switch {
 	case p.why != "":
 		return p.why + " and "
-	case err == nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err,
-		new(*net.OpError)):
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, new(*net.OpError)):
 		return ""
 	}
 	return fmt.Sprintf("said what is no reply (%v) and ", err)

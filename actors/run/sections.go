@@ -38,22 +38,18 @@ func (r *Run) sameScheduler(saved *checkpoint.Reader) error {
 	}
 	var before json.RawMessage
 	var bad *checkpoint.Error
-	if err := saved.Section(schedulerSection, &before); errors.As(err, &bad) &&
-		bad.Fault == checkpoint.Missing {
+	if err := saved.Section(schedulerSection, &before); errors.As(err, &bad) && bad.Fault == checkpoint.Missing {
 		return nil // of a version that kept none
 	} else if err != nil {
 		return err
 	}
 	var a, b map[string]any
 	if err := errors.Join(json.Unmarshal(before, &a), json.Unmarshal(now, &b)); err != nil {
-		return &checkpoint.Error{File: saved.Path(), Fault: checkpoint.Malformed, Why: "section scheduler",
-			Err: err}
+		return &checkpoint.Error{File: saved.Path(), Fault: checkpoint.Malformed, Why: "section scheduler", Err: err}
 	}
 	for key, v := range a {
 		if fmt.Sprint(v) != fmt.Sprint(b[key]) && key != "_diffusers_version" {
-			return r.cfg.Fault("diffusion.scheduler", fmt.Sprintf("%s is %v, and %s was trained with %v",
-				key,
-				b[key],
+			return r.cfg.Fault("diffusion.scheduler", fmt.Sprintf("%s is %v, and %s was trained with %v", key, b[key],
 				saved.Path(), v), "name the scheduler that the run began with, or begin another run")
 		}
 	}

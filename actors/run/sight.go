@@ -26,12 +26,9 @@ func (r *Run) sight() *host.Sight {
 		}
 		steps = append(steps, s)
 	}
-	return &host.Sight{Dir: filepath.Join(l.Dir, TensorsName), Values: l.TensorValues,
-		Names: func(name string) bool {
-			return slices.ContainsFunc(l.Tensors, func(p string) bool { return block.Match(p, name) })
-		},
-		Steps: func(step int64) bool {
-			return slices.ContainsFunc(steps, func(s configs.Steps) bool { return s.Has(step) })
-		},
-		Micro: func(micro int) bool { return slices.Contains(l.TensorMicro, micro) }}
+	return &host.Sight{Dir: filepath.Join(l.Dir, TensorsName), Values: l.TensorValues, Names: func(name string) bool {
+		return slices.ContainsFunc(l.Tensors, func(p string) bool { return block.Match(p, name) })
+	}, Steps: func(step int64) bool {
+		return slices.ContainsFunc(steps, func(s configs.Steps) bool { return s.Has(step) })
+	}, Micro: func(micro int) bool { return slices.Contains(l.TensorMicro, micro) }}
 }

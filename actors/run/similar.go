@@ -29,8 +29,7 @@ func (a *answers) queries(batches []dataset.Batch) (n float64, err error) {
 	}
 	if n > 0 && texts < 2 {
 		return 0, fmt.Errorf("objective.kind = %s: every query of the step is alone with its positive in its "+
-			"microbatch, and there is no text to tell it from: raise train.micro_batch, or give negatives",
-			a.loss.Name)
+			"microbatch, and there is no text to tell it from: raise train.micro_batch, or give negatives", a.loss.Name)
 	}
 	return n, nil
 }

@@ -48,8 +48,7 @@ func (r *Run) slow(m actors.Message) {
 			"processor: its process is stopped now and then, frozen, or over its quota", r.layout.Name(rank),
 			proc, 100*v.Part)
 	case core.SlowCrowd:
-		text = fmt.Sprintf("%s in process %d waits for processors, which other work on its host has: "+
-			"%.3g ms a "+
+		text = fmt.Sprintf("%s in process %d waits for processors, which other work on its host has: %.3g ms a "+
 			"step instead of %.3g ms", r.layout.Name(rank), proc, now, usual)
 	case core.SlowCompute:
 		than := "as it did before"

@@ -99,11 +99,9 @@ func (d *data) openKind() (err error) {
 	acts := writes || m.Denoiser != nil && m.Denoiser.Sight != nil
 	switch {
 	case acts != (d.kind == dataset.KindEpisodes):
-		return d.r.cfg.Fault("data.paths",
-			fmt.Sprintf("the data is %s: recordings of robots, and nothing else, are "+
-				"what policies learn", d.kind),
-			"name a data set of LeRobot for a policy, or for a vision-language model with policy.tokens, and other "+
-				"data for other models")
+		return d.r.cfg.Fault("data.paths", fmt.Sprintf("the data is %s: recordings of robots, and nothing else, "+
+			"are what policies learn", d.kind), "name a data set of LeRobot for a policy, or for a vision-language "+
+			"model with policy.tokens, and other data for other models")
 	case writes:
 		var s *policies.TokenPolicy
 		if s, err = policies.NewTokenPolicy(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {

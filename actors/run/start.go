@@ -99,8 +99,7 @@ func (r *Run) newest() error {
 		case !errors.Is(err, checkpoint.ErrNone):
 			return err
 		case len(skipped) > 0:
-			return fmt.Errorf("%s has checkpoints, but none is whole: %w", c.Checkpoint.Dir,
-				errors.Join(skipped...))
+			return fmt.Errorf("%s has checkpoints, but none is whole: %w", c.Checkpoint.Dir, errors.Join(skipped...))
 		}
 		if saved, err := r.unnamed(); saved != nil || err != nil {
 			if err != nil {
@@ -226,8 +225,7 @@ func (r *Run) parts() error {
 	all := []startPart{{"model.encoder_path", c.Encoder, family.Encoder}, {"model.decoder_path", c.Decoder,
 		family.Foundation}}
 	for _, p := range r.job.Model.Parts {
-		if key, path := fit.PartFiles(r.cfg, p.Component); p.Component == fit.Perceptual ||
-			hasWeights(path) {
+		if key, path := fit.PartFiles(r.cfg, p.Component); p.Component == fit.Perceptual || hasWeights(path) {
 			all = append(all, startPart{key, path, p.Component})
 		}
 	}
@@ -319,8 +317,7 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 			len(usual) == filedLen-stateLen { // others had no limits
 			r.start.usual = core.Usual{Norm: usual[0], Loss: usual[1], Count: int64(usual[2])}
 		}
-		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]),
-			state[1:], saved
+		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]), state[1:], saved
 		if converted(saved) {
 			r.start.scale = nil // none was learnt here
 		}

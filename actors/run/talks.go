@@ -87,8 +87,7 @@ func (a *rollout) spread(v []float32) []float32 {
 }
 
 // Environments give rewards turn by turn.
-var _ = reward.Register(reward.Kind{Name: "environment",
-	Doc: "the sum of what rollout.environment gives in all turns",
+var _ = reward.Register(reward.Kind{Name: "environment", Doc: "the sum of what rollout.environment gives in all turns",
 	New: func(*configs.Reward) (reward.Func, error) {
 		return func(_ context.Context, a *reward.Answer) (float64, error) {
 			if a.Earned == nil {
@@ -120,8 +119,7 @@ func converses(c *configs.Config, stops []int32) (*conversation, error) {
 	if len(o.Environment) == 0 {
 		return nil, nil
 	}
-	x := &conversation{stops: stops, role: o.Role, turns: o.Turns, most: o.Max,
-		heard: make(chan func() error)}
+	x := &conversation{stops: stops, role: o.Role, turns: o.Turns, most: o.Max, heard: make(chan func() error)}
 	tok, conf, err := setup.RunTokenizer(c)
 	if err != nil {
 		return nil, err
@@ -135,14 +133,12 @@ func converses(c *configs.Config, stops []int32) (*conversation, error) {
 			return nil, err
 		}
 		if _, err := x.write("so", stops[0]); err != nil {
-			return nil, c.Fault("rollout.environment", err.Error(),
-				"name another data.template or rollout.role")
+			return nil, c.Fault("rollout.environment", err.Error(), "name another data.template or rollout.role")
 		}
 	}
 	wait := time.Duration(o.Wait * float64(time.Second))
 	if o.Served() {
-		x.talks = world.OpenEnv{URL: o.Environment[0], Action: o.Action,
-			Texts: o.Observation}.Talks(o.Processes, wait)
+		x.talks = world.OpenEnv{URL: o.Environment[0], Action: o.Action, Texts: o.Observation}.Talks(o.Processes, wait)
 	} else {
 		x.talks = world.NewTalks(o.Environment, o.Processes, wait)
 	}

@@ -42,11 +42,7 @@ func (r *Run) newEdgeLooks() *edgeLooks {
 		return l
 	}
 	var err error
-	l.f, err = os.OpenFile(
-		filepath.Join(r.cfg.Run.Log.Dir, EdgesName),
-		os.O_CREATE|os.O_APPEND|os.O_WRONLY,
-		0o600,
-	)
+	l.f, err = os.OpenFile(filepath.Join(r.cfg.Run.Log.Dir, EdgesName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		l.lost(err)
 	}

@@ -199,8 +199,7 @@ func (r *Run) prepareUntil(ctx context.Context) error {
 		}
 		if read, late := openingWaits(); !told && time.Since(began) > limit && late > 0 {
 			told = true
-			fmt.Fprintf(r.io.Warnings,
-				"! the run has been opening for %d s, because %s has not answered for %d s\n",
+			fmt.Fprintf(r.io.Warnings, "! the run has been opening for %d s, because %s has not answered for %d s\n",
 				int(time.Since(began).Seconds()), read, int(late.Seconds()))
 		}
 	}
@@ -211,8 +210,7 @@ func (r *Run) prepareUntil(ctx context.Context) error {
 	}
 	what := "while the run was being opened"
 	if read, late := openingWaits(); late > 0 {
-		what = fmt.Sprintf("while %s was being opened, which has not answered for %v", read,
-			late.Round(time.Second))
+		what = fmt.Sprintf("while %s was being opened, which has not answered for %v", read, late.Round(time.Second))
 	}
 	fmt.Fprintln(r.io.Warnings, "stopped", what)
 	return exit.With(errors.New("stopped "+what), exit.Interrupted)

@@ -51,8 +51,7 @@ func groupOf(l Limits, root, own string) *group {
 			case "pids":
 				g.make(base, "pids.max", strconv.Itoa(most))
 			case "":
-				g.make(filepath.Join(root, parts[2], name), "memory.max", memory, "pids.max",
-					strconv.Itoa(most),
+				g.make(filepath.Join(root, parts[2], name), "memory.max", memory, "pids.max", strconv.Itoa(most),
 					"memory.swap.max", "0", "memory.oom.group", "1")
 			}
 		}

@@ -192,8 +192,7 @@ func Command(ctx context.Context, l Limits, words ...string) (*Cmd, error) {
 		o.Shown = shown("/tmp", []string{words[0], prefix(words[0]), prefix(real)}, o.Hidden)
 	}
 	c := exec.CommandContext(ctx, self)
-	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "TMPDIR=/tmp", "LANG=C.UTF-8",
-		"GOMAXPROCS=1"}
+	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "TMPDIR=/tmp", "LANG=C.UTF-8", "GOMAXPROCS=1"}
 	c.WaitDelay = time.Second
 	return &Cmd{c, o}, isolate(c, o.Drop)
 }

@@ -28,17 +28,14 @@ func drops(l Limits) bool {
 
 // isolate has a program begin in namespaces of its own, as their root.
 func isolate(c *exec.Cmd, drop bool) error {
-	c.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC |
-			unix.CLONE_NEWUTS,
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS |
+		unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
 	if drop {
 		a := c.SysProcAttr
-		a.UidMappings = append(a.UidMappings, syscall.SysProcIDMap{ContainerID: other, HostID: nobody,
-			Size: 1})
-		a.GidMappings = append(a.GidMappings, syscall.SysProcIDMap{ContainerID: other, HostID: nobody,
-			Size: 1})
+		a.UidMappings = append(a.UidMappings, syscall.SysProcIDMap{ContainerID: other, HostID: nobody, Size: 1})
+		a.GidMappings = append(a.GidMappings, syscall.SysProcIDMap{ContainerID: other, HostID: nobody, Size: 1})
 		a.GidMappingsEnableSetgroups = true
 	}
 	return nil
@@ -66,9 +63,8 @@ func become(text string) error {
 	for _, step := range []struct {
 		what string
 		do   func() error
-	}{{"control groups", func() error { return join(o.Groups) }}, {"files",
-		func() error { return files(&o) }}, {"privileges", func() error { return surrender(o.Drop) }},
-		{"the filter of calls", filter}} {
+	}{{"control groups", func() error { return join(o.Groups) }}, {"files", func() error { return files(&o) }},
+		{"privileges", func() error { return surrender(o.Drop) }}, {"the filter of calls", filter}} {
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
@@ -94,8 +90,7 @@ func turnInto(o *order) error {
 			return fmt.Errorf("limit %d: %w", r.what, no)
 		}
 	}
-	_, _, no := unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(path)),
-		uintptr(unsafe.Pointer(&words[0])),
+	_, _, no := unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&words[0])),
 		uintptr(unsafe.Pointer(&environment[0])))
 	return fmt.Errorf("%s: %w", o.Words[0], no)
 }
@@ -116,8 +111,7 @@ func files(o *order) error {
 	if err := devices(); err != nil {
 		return fmt.Errorf("/dev: %w", err)
 	}
-	if unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY,
-		"") != nil {
+	if unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "") != nil {
 		// a container may forbid it: then the host's stays, whose processes are out of reach all the same;
 		// what it shows of them is hidden
 		if err := unix.Mount("tmpfs", "/proc", "tmpfs", unix.MS_RDONLY, "size=0"); err != nil {
@@ -131,8 +125,7 @@ func files(o *order) error {
 func hide(o *order) error {
 	trees := make([]int, len(o.Shown))
 	for i, path := range o.Shown {
-		fd, err := unix.OpenTree(unix.AT_FDCWD, path,
-			unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -194,8 +187,7 @@ func show(tree int, path string) error {
 	if err := blank(path, s.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 		return err
 	}
-	return errors.Join(unix.MoveMount(tree, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH),
-		unix.Close(tree))
+	return errors.Join(unix.MoveMount(tree, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH), unix.Close(tree))
 }
 
 // blank makes what something can be mounted on.

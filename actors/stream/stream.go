@@ -179,8 +179,7 @@ func (s *Server) step(token string) (made, error) {
 func write(w io.Writer, m made, batches []dataset.Batch, seqLen int) error {
 	pool := memory.NewGoAllocator()
 	row := arrow.FixedSizeListOf(int32(seqLen), arrow.PrimitiveTypes.Int32)
-	meta := arrow.NewMetadata([]string{"next_token", "step"}, []string{m.next, strconv.FormatInt(m.step,
-		10)})
+	meta := arrow.NewMetadata([]string{"next_token", "step"}, []string{m.next, strconv.FormatInt(m.step, 10)})
 	schema := arrow.NewSchema([]arrow.Field{{Name: "tokens", Type: row}, {Name: "labels", Type: row},
 		{Name: "positions", Type: row}, {Name: "starts", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)},
 		{Name: "samples", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64)}}, &meta)

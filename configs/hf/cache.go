@@ -116,15 +116,13 @@ func snapshot(dir, repo, revision string) (string, error) {
 	}
 	for _, e := range entries {
 		if _, err := os.Stat(filepath.Join(out, e.Name())); err != nil {
-			return "", fmt.Errorf("%s links to a file that is not in the cache: the download was not "+
-				"finished; `hf download %s` fetches the rest",
-				filepath.Join(out, e.Name()), repo)
+			return "", fmt.Errorf("%s links to a file that is not in the cache: the download was not finished; "+
+				"`hf download %s` fetches the rest", filepath.Join(out, e.Name()), repo)
 		}
 	}
 	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "config.json" }) {
-		return "", fmt.Errorf("%s has no config.json: only some files of %s were fetched, as of a gated "+
-			"repository whose terms were not accepted; "+
-			"after `hf auth login` `hf download %s` fetches the rest", out, repo, repo)
+		return "", fmt.Errorf("%s has no config.json: only some files of %s were fetched, as of a gated repository "+
+			"whose terms were not accepted; after `hf auth login` `hf download %s` fetches the rest", out, repo, repo)
 	}
 	return out, nil
 }

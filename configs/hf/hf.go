@@ -137,12 +137,9 @@ var refused = map[string]string{
 
 // idle are keys that say nothing about the arithmetic of training.
 var idle = source.Set("_name_or_path", "type", "_class_name", "_diffusers_version", "transformers_version",
-	"torch_dtype", "dtype", "use_cache",
-	"pad_token_id", "auto_map", "pretraining_tp",
-	"sliding_window", "max_window_layers", "tokenizer_class", "attn_implementation",
-	"chunk_size_feed_forward", "output_attentions",
-	"output_hidden_states", "return_dict", "is_encoder_decoder", "id2label", "label2id", "problem_type",
-	"unk_token_id")
+	"torch_dtype", "dtype", "use_cache", "pad_token_id", "auto_map", "pretraining_tp", "sliding_window",
+	"max_window_layers", "tokenizer_class", "attn_implementation", "chunk_size_feed_forward", "output_attentions",
+	"output_hidden_states", "return_dict", "is_encoder_decoder", "id2label", "label2id", "problem_type", "unk_token_id")
 
 // Decode turns a config.json into settings. Keys that would change the arithmetic and that Model does not
 // have are faults; the names of others that are not known come back for a notice.
@@ -302,8 +299,7 @@ func (d *Decoder) key(key, value string) bool {
 			d.Fail(key, fmt.Sprintf("%s, only %s can be trained", value, only), "")
 		}
 	case key == "quantization_config" && dequantized(value):
-		d.Sink.Note(fmt.Sprintf("%s: quantization_config: weights are read from few bits, and "+
-			"exported without", d.O))
+		d.Sink.Note(fmt.Sprintf("%s: quantization_config: weights are read from few bits, and exported without", d.O))
 	case refused[key] != "":
 		d.Fail(key, refused[key], "")
 	case key == "layer_types":
@@ -313,9 +309,8 @@ func (d *Decoder) key(key, value string) bool {
 	case key == "intermediate_size" && d.f.Doubled:
 		d.half(key, value)
 	case d.lacks(key, value):
-	case d.Sink.Has(source.ModelKeys+"."+key) && !slices.Contains([]string{"parameters", "active_parameters",
-		"names", "source"},
-		key):
+	case d.Sink.Has(source.ModelKeys+"."+key) &&
+		!slices.Contains([]string{"parameters", "active_parameters", "names", "source"}, key):
 		d.Set(key, value)
 	default:
 		return false
@@ -386,8 +381,7 @@ func (d *Decoder) ropeByKind(full string, sliding json.RawMessage) {
 		Type  string          `json:"rope_type"`
 	}
 	if err := json.Unmarshal(sliding, &local); err != nil || local.Type != "" && local.Type != "default" {
-		d.Fail("rope_parameters.sliding_attention",
-			Compact(sliding)+", only rope_type default can be trained", "")
+		d.Fail("rope_parameters.sliding_attention", Compact(sliding)+", only rope_type default can be trained", "")
 		return
 	}
 	if local.Theta != nil {

@@ -31,8 +31,7 @@ var readable = map[string]func(q *quantization) bool{
 	"mxfp4": func(*quantization) bool { return true },
 	"fp8":   func(q *quantization) bool { return slices.Equal(q.Block, []int{128, 128}) },
 	"gptq": func(q *quantization) bool {
-		return slices.Contains([]int{2, 3, 4, 8}, q.Bits) && slices.Contains([]string{"", "gptq",
-			"gptq_v2"}, q.Form)
+		return slices.Contains([]int{2, 3, 4, 8}, q.Bits) && slices.Contains([]string{"", "gptq", "gptq_v2"}, q.Form)
 	},
 	"awq": func(q *quantization) bool {
 		return q.Bits == 4 && (q.Version == "" || q.Version == "gemm")

@@ -68,9 +68,8 @@ func nearest(family string) string {
 	if try == "" {
 		return source.Nearest(family, Names())
 	}
-	return fmt.Sprintf(
-		"%s is the nearest by name: set model_type to it if the layers are the same, and the keys that "+
-			"it does not have are named (docs/families.md lists all)", try)
+	return fmt.Sprintf("%s is the nearest by name: set model_type to it if the layers are the same, and the keys "+
+		"that it does not have are named (docs/families.md lists all)", try)
 }
 
 // noteLogits says where logits are not those of transformers: its classes of composed models leave out the
@@ -80,9 +79,8 @@ func (d *Decoder) noteLogits(text Raw, class string) {
 	for _, key := range source.SortedKeys(nothing) {
 		none := nothing[key]
 		if v := Compact(orNull(text[key])); v != "null" && !source.SameValue(v, none) {
-			d.Sink.Note(fmt.Sprintf(
-				"%s: text_config.%s = %s changes logits here, as in the decoder's own class; "+
-					"transformers' %s leaves it out", d.O, key, v, class))
+			d.Sink.Note(fmt.Sprintf("%s: text_config.%s = %s changes logits here, as in the decoder's own class; "+
+				"transformers' %s leaves it out", d.O, key, v, class))
 		}
 	}
 }

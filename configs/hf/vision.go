@@ -66,8 +66,7 @@ func Tower(c Composed, kind string) string {
 
 // Has says whether models of a family have an optional key of ours; decoder is the family of their decoder.
 func Has(modelType, decoder, key string) bool {
-	return slices.Contains(Families[decoder].Has, key) || slices.Contains(ComposedFamilies[modelType].Has,
-		key)
+	return slices.Contains(Families[decoder].Has, key) || slices.Contains(ComposedFamilies[modelType].Has, key)
 }
 
 // ComposedFamilies are the composed families by model_type.
@@ -76,14 +75,12 @@ var ComposedFamilies = map[string]Composed{}
 // composedIdle are keys of vision_config and of the top level that say nothing about the arithmetic of
 // training.
 var composedIdle = source.Set("model_type", "initializer_range", "attention_dropout", "hidden_dropout_prob",
-	"projection_dropout", "use_mean_pooling", "drop_path_rate",
-	"vision_end_token_id", "vision_token_id", "image_seq_length", "dtype", "torch_dtype",
-	"transformers_version", "architectures", "vision_feature_layer", "vision_feature_select_strategy",
-	"auto_map", "template", "force_image_size", "dynamic_image_size", "max_dynamic_patch",
-	"min_dynamic_patch", "use_thumbnail", "pad2square", "use_backbone_lora", "use_llm_lora",
-	"use_flash_attn", "dropout", "system_message", "_commit_hash",
-	"num_channels", "return_dict", "chunk_size_feed_forward", "output_attentions",
-	"output_hidden_states")
+	"projection_dropout", "use_mean_pooling", "drop_path_rate", "vision_end_token_id", "vision_token_id",
+	"image_seq_length", "dtype", "torch_dtype", "transformers_version", "architectures", "vision_feature_layer",
+	"vision_feature_select_strategy", "auto_map", "template", "force_image_size", "dynamic_image_size",
+	"max_dynamic_patch", "min_dynamic_patch", "use_thumbnail", "pad2square", "use_backbone_lora",
+	"use_llm_lora", "use_flash_attn", "dropout", "system_message", "_commit_hash", "num_channels", "return_dict",
+	"chunk_size_feed_forward", "output_attentions", "output_hidden_states")
 
 // composedOnly are keys of the top level that must have one value, as JSON: how InternVL's own code joins
 // patches, and of which layer.
@@ -156,9 +153,8 @@ func (d *Decoder) own() bool { return d.inside == "llm_config." }
 // topKeys enters the keys of the top level; where the file is flat, those that it does not know are the
 // decoder's.
 func (d *Decoder) topKeys(c Composed, raw, text map[string]json.RawMessage, flat bool) (unread []string) {
-	top := map[string]string{"image_token_id": "vision.image_token_id",
-		"video_token_id": "vision.video_token_id", "vision_start_token_id": "vision.vision_start_token_id",
-		"projector_hidden_act": "vision.projector_hidden_act"}
+	top := map[string]string{"image_token_id": "vision.image_token_id", "video_token_id": "vision.video_token_id",
+		"vision_start_token_id": "vision.vision_start_token_id", "projector_hidden_act": "vision.projector_hidden_act"}
 	defer func() { d.at = 0 }()
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
 		value := Compact(raw[key])
@@ -225,8 +221,7 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 			d.square("vision."+key, value)
 		case only != "":
 			if !source.SameValue(only, value) {
-				d.Fail("vision_config."+key, fmt.Sprintf("%s, only %s can be trained", value,
-					only), "")
+				d.Fail("vision_config."+key, fmt.Sprintf("%s, only %s can be trained", value, only), "")
 			}
 		case renamed && to == "" || value == "null":
 		case d.Sink.Has(source.ModelKeys + ".vision." + to):

@@ -33,9 +33,8 @@ func Encode(m Values, dtype string) []byte {
 	out := map[string]any{"hidden_act": m["hidden_act"], "torch_dtype": dtype, "use_cache": true,
 		"bos_token_id": nil, "eos_token_id": nil}
 	for _, key := range []string{"model_type", "architectures", "hidden_size", "num_hidden_layers",
-		"num_attention_heads", "num_key_value_heads",
-		"head_dim", "intermediate_size", "vocab_size", "max_position_embeddings", "rms_norm_eps",
-		"rope_theta", "rope_scaling", "tie_word_embeddings",
+		"num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
+		"max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "tie_word_embeddings",
 		"attention_bias", "initializer_range"} {
 		out[key] = m[key]
 	}

@@ -85,8 +85,7 @@ func (h *Composition) overrideEntry(file string, item *yaml.Node, pkg []string, 
 		return
 	}
 	words := strings.Fields(item.Content[0].Value)
-	if len(words) != 2 || words[0] != "override" || strings.HasPrefix(strings.TrimPrefix(words[1], "/"),
-		"hydra/") {
+	if len(words) != 2 || words[0] != "override" || strings.HasPrefix(strings.TrimPrefix(words[1], "/"), "hydra/") {
 		return // what is Hydra's own, as its logging, means nothing here
 	}
 	group, at, _ := strings.Cut(words[1], "@")
@@ -122,8 +121,7 @@ func (c *choice) means(g included) bool {
 		return false
 	}
 	end := "/" + strings.TrimPrefix(filepath.ToSlash(filepath.Clean(c.group)), "/")
-	return c.dir == g.dir || !strings.Contains(c.group,
-		"..") && strings.HasSuffix("/"+filepath.ToSlash(g.dir), end)
+	return c.dir == g.dir || !strings.Contains(c.group, "..") && strings.HasSuffix("/"+filepath.ToSlash(g.dir), end)
 }
 
 // finishGroups includes what was to be added, and reports choices for groups that no file includes. It

@@ -143,8 +143,7 @@ func Compose(sink source.Sink, getenv func(string) string, file string, override
 
 // Overrides makes a tree of overrides alone.
 func Overrides(sink source.Sink, getenv func(string) string, overrides []string) *Composition {
-	h := &Composition{Tree: NewMapping(source.Origin{Layer: source.LayerTop}), sink: sink, getenv: getenv,
-		root: "."}
+	h := &Composition{Tree: NewMapping(source.Origin{Layer: source.LayerTop}), sink: sink, getenv: getenv, root: "."}
 	for _, arg := range overrides {
 		h.override(arg)
 	}
@@ -211,8 +210,7 @@ func nearestFile(file string) string {
 			names = append(names, name)
 		}
 	}
-	if try := source.DidYouMean(strings.TrimSuffix(filepath.Base(file), ".yaml"),
-		names); try != "" || len(names) == 0 {
+	if try := source.DidYouMean(strings.TrimSuffix(filepath.Base(file), ".yaml"), names); try != "" || len(names) == 0 {
 		return try
 	}
 	return source.OneOf(names)
@@ -281,8 +279,7 @@ func (h *Composition) entry(file string, item *yaml.Node, pkg []string, o source
 		}
 		return
 	}
-	if item.Kind != yaml.MappingNode || len(item.Content) != 2 ||
-		strings.TrimSpace(item.Content[0].Value) == "" {
+	if item.Kind != yaml.MappingNode || len(item.Content) != 2 || strings.TrimSpace(item.Content[0].Value) == "" {
 		h.sink.Fail(o, "defaults", source.NodeKind(item)+", want path@package: name", "")
 		return
 	}
@@ -322,8 +319,7 @@ func (h *Composition) options(value *yaml.Node, key string, o source.Origin) (na
 	for _, n := range list {
 		switch {
 		case n.Kind != yaml.ScalarNode:
-			h.sink.Fail(o, "defaults", fmt.Sprintf("%s: %s, want the name of a file", key,
-				source.NodeKind(n)), "")
+			h.sink.Fail(o, "defaults", fmt.Sprintf("%s: %s, want the name of a file", key, source.NodeKind(n)), "")
 			return nil, false
 		case n.Tag != "!!null":
 			names = append(names, n.Value)

@@ -91,11 +91,7 @@ func Import(file string, o Options) (*Result, error) {
 			for _, key := range slices.Sorted(maps.Keys(all)) {
 				take, known := t.rules[key]
 				if !known {
-					r.differ(
-						key,
-						all[key],
-						"is not known here; look for its like with lfactor config explain SECTION",
-					)
+					r.differ(key, all[key], "is not known here; look for its like with lfactor config explain SECTION")
 					continue
 				}
 				take(r, key, all[key])
@@ -161,12 +157,7 @@ func (r *reading) text(file string) (string, error) {
 		return "", errors.Join(fmt.Errorf("no section for %v", slices.Sorted(maps.Keys(left))))
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(
-		&b,
-		"# Made of %s, a file of %s's, by lfactor config import.\n",
-		filepath.Base(file),
-		r.out.Tool,
-	)
+	fmt.Fprintf(&b, "# Made of %s, a file of %s's, by lfactor config import.\n", filepath.Base(file), r.out.Tool)
 	for _, d := range r.out.Differences {
 		fmt.Fprintf(&b, "# %s", d.Key)
 		if d.Value != "" && len(d.Value) < 60 && !strings.Contains(d.Value, "\n") {

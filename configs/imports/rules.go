@@ -95,12 +95,8 @@ func (r *reading) steps(steps, epochs string) {
 		return
 	}
 	r.ours["train.steps"] = 1000
-	r.differ(
-		epochs,
-		r.all[epochs],
-		"lfactor counts steps, and here stands 1000: samples (lfactor data stat says how "+
-			"many) times passes over train.global_batch, or less where samples are packed",
-	)
+	r.differ(epochs, r.all[epochs], "lfactor counts steps, and here stands 1000: samples (lfactor data stat says "+
+		"how many) times passes over train.global_batch, or less where samples are packed")
 }
 
 // fromHub lets a name that is of no folder here be fetched from the hub.
@@ -177,8 +173,7 @@ func targets(r *reading, _ string, v any) {
 func zero(r *reading, key string, v any) {
 	name := strings.ToLower(fmt.Sprint(v))
 	for n := range 4 {
-		if strings.Contains(name, fmt.Sprintf("z%d", n)) ||
-			strings.Contains(name, fmt.Sprintf("zero%d", n)) {
+		if strings.Contains(name, fmt.Sprintf("z%d", n)) || strings.Contains(name, fmt.Sprintf("zero%d", n)) {
 			r.ours["plan.zero"] = n
 			if strings.Contains(name, "offload") {
 				r.ours["plan.offload_optimizer"] = true

@@ -79,8 +79,7 @@ var embodiedValues = map[string]map[string][]string{
 	"lr-decay-style": {"cosine_with_min_lr": {"--lr-decay-style", "cosine"}, "cosine": {"--lr-decay-style",
 		"cosine"}, "cosine_warmup_with_min_lr": {"--lr-decay-style", "cosine"},
 		"constant_with_warmup": {"--lr-decay-style", "constant"}, "linear": {"--lr-decay-style", "linear"}},
-	"optimizer": {"AdamW": nil, "TorchFusedAdamW": nil, "TEFusedAdamW": nil,
-		"ApexFusedAdamW": nil},
+	"optimizer":             {"AdamW": nil, "TorchFusedAdamW": nil, "TEFusedAdamW": nil, "ApexFusedAdamW": nil},
 	"dtype":                 {"bfloat16": {"--bf16"}, "float32": nil},
 	"distributed-strategy":  {"fsdp": {"plan.zero=3"}, "ddp": nil},
 	"weight-decay-grouping": {"all": nil, "bias_norm": nil},
@@ -246,8 +245,7 @@ func (e *embodied) flag(name string) {
 	switch {
 	case name == "model-name" || name == "per-device-batch-size" || name == "gradient-accumulation-steps":
 	case name == "dataset-strategy" && value == e.of.begins: // recordings are read as the model wants them
-	case name == "lr-decay-style" && strings.HasPrefix(value, "cosine_warmup") &&
-		e.given["lr-warmup-iters"] != "0":
+	case name == "lr-decay-style" && strings.HasPrefix(value, "cosine_warmup") && e.given["lr-warmup-iters"] != "0":
 		e.fail(name, fmt.Sprintf("%q begins its warm-up at a share of the rate, which is not there", value),
 			"set --lr-warmup-iters 0, or --lr-decay-style cosine_with_min_lr")
 	case name == "tokenizer-path" && e.of.words != "":
@@ -255,8 +253,7 @@ func (e *embodied) flag(name string) {
 	case known:
 		with, ok := values[value]
 		if !ok {
-			e.fail(name, fmt.Sprintf("%q is not there: %s is", value, strings.Join(keysOf(values), ", ")),
-				"")
+			e.fail(name, fmt.Sprintf("%q is not there: %s is", value, strings.Join(keysOf(values), ", ")), "")
 			return
 		}
 		e.out = append(e.out, with...)

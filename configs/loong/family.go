@@ -35,9 +35,8 @@ func (v *vlm) family() {
 		return
 	default:
 		if name != customFamily {
-			v.l.Sink.Note(fmt.Sprintf("%s: model.model_type: %s, but the parts are %s, %s and %s: a "+
-				"pair of your own (%s), with plain positions",
-				o, name, v.encoder.Kind, v.projector.Kind, v.text, customFamily))
+			v.l.Sink.Note(fmt.Sprintf("%s: model.model_type: %s, but the parts are %s, %s and %s: a pair of your "+
+				"own (%s), with plain positions", o, name, v.encoder.Kind, v.projector.Kind, v.text, customFamily))
 		}
 		c = Composition{Family: customFamily}
 		if v.foundation.Tokens != nil {

@@ -25,10 +25,8 @@ var decoderOnly = map[string]string{
 
 // decoderIdle are keys with no meaning here besides those of megatron.IdleFlags.
 var decoderIdle = source.Set("model_type", "model_spec", "rotary_emb_func", "word_embeddings_for_head",
-	"max_sequence_length",
-	"mtp_loss_scaling_factor_decay_ratio",
-	"bias_activation_fusion", "bias_dropout_fusion", "persist_layer_norm", "masked_softmax_fusion",
-	"gradient_accumulation_fusion")
+	"max_sequence_length", "mtp_loss_scaling_factor_decay_ratio", "bias_activation_fusion", "bias_dropout_fusion",
+	"persist_layer_norm", "masked_softmax_fusion", "gradient_accumulation_fusion")
 
 // Reader reads one model file, or overrides of the parts of a model.
 type Reader struct {
@@ -100,8 +98,7 @@ func (l *Reader) Read() {
 	}
 	before := l.Sink.Faults()
 	if filepath.Base(filepath.Dir(l.Path)) == "ckpt_convert" {
-		l.Sink.Fail(source.Origin{Layer: source.LayerLoong, File: l.Path}, "", conversion,
-			"name the model's file")
+		l.Sink.Fail(source.Origin{Layer: source.LayerLoong, File: l.Path}, "", conversion, "name the model's file")
 	} else if h := hydra.Compose(l.Sink, l.Getenv, l.Path, l.Args); h != nil {
 		l.file(h)
 	}
@@ -214,8 +211,7 @@ func (l *Reader) decoder(n *hydra.Node, prefix string, all ...string) {
 		case name == "convert_file": // it may tell classes apart, and names no weights here
 			l.without(prefix + name)
 		case name == "group_query_attention": // it says whether num_query_groups counts
-			if g := n.Text("num_query_groups"); g == "" || source.SameValue(g,
-				n.Text("num_attention_heads")) {
+			if g := n.Text("num_query_groups"); g == "" || source.SameValue(g, n.Text("num_attention_heads")) {
 				l.without(prefix + name)
 			}
 		case decoderIdle[name]:
@@ -281,8 +277,7 @@ func (l *Reader) key(prefix, name string, value *yaml.Node, o source.Origin) {
 			l.Sink.Fail(o, prefix+name, fmt.Sprintf("%s: %s", source.Quoted(value.Value),
 				megatron.OnlyFlags[flag].Why), "")
 		}
-	case off && (megatron.RefusedFlags[flag] != "" || name == "fp8" || name == "fp8_param" ||
-		name == "selective_fp8"):
+	case off && (megatron.RefusedFlags[flag] != "" || name == "fp8" || name == "fp8_param" || name == "selective_fp8"):
 	case name == "fp8" || name == "fp8_param" || name == "selective_fp8":
 		l.Sink.Fail(o, prefix+name, megatron.RefusedFlags["fp8"], "")
 	case megatron.RefusedFlags[flag] != "":
@@ -336,8 +331,7 @@ func (l *Reader) family(n *hydra.Node, prefix string) bool {
 		if err != nil {
 			panic(fmt.Sprintf("configs: class %s: preset %s: %v", class, key, err))
 		}
-		l.Sink.Add(source.ModelKeys+"."+key, node, source.Origin{Layer: source.LayerModel,
-			File: "class " + class})
+		l.Sink.Add(source.ModelKeys+"."+key, node, source.Origin{Layer: source.LayerModel, File: "class " + class})
 	}
 	return true
 }
@@ -362,8 +356,7 @@ var decoderLinears = linears{"*.", map[string][]string{
 // lora enters low-rank additions to the linears of one or more sorts.
 func (l *Reader) lora(n *hydra.Node, prefix string, sorts ...linears) {
 	keys := map[string]string{"dim": "lora.rank", "alpha": "lora.alpha", "dropout": "lora.dropout"}
-	idle := source.Set("dropout_position", "lora_A_init_method", "lora_B_init_method", "lora_dtype",
-		"a2a_experimental",
+	idle := source.Set("dropout_position", "lora_A_init_method", "lora_B_init_method", "lora_dtype", "a2a_experimental",
 		"apply_to_foundation", "apply_to_image_encoder", "apply_to_image_projector")
 	for _, name := range n.Keys {
 		kid := n.Kids[name]
@@ -388,8 +381,7 @@ func (l *Reader) lora(n *hydra.Node, prefix string, sorts ...linears) {
 			l.targets(kid, prefix+name, sorts)
 		default:
 			known := append(slices.Concat(source.SortedKeys(keys), source.SortedKeys(idle)), "target_modules")
-			l.Sink.Fail(kid.O, prefix+name, "unknown key of a LoongForge LoRA file",
-				source.DidYouMean(name, known))
+			l.Sink.Fail(kid.O, prefix+name, "unknown key of a LoongForge LoRA file", source.DidYouMean(name, known))
 		}
 	}
 }

@@ -22,9 +22,8 @@ var Adapted = map[string]struct {
 	Model    string
 	Settings map[string]string
 }{
-	"qwen2.5-vl-3b-lora": {"qwen2.5-vl-3b", map[string]string{"lora.rank": "16", "lora.alpha": "32",
-		"lora.dropout": "0.1", "freeze": "[visual.*, projector.*]",
+	"qwen2.5-vl-3b-lora": {"qwen2.5-vl-3b", map[string]string{"lora.rank": "16",
+		"lora.alpha": "32", "lora.dropout": "0.1", "freeze": "[visual.*, projector.*]",
 		"lora.targets": "[model.layers.*.q_proj, model.layers.*.k_proj, model.layers.*.v_proj, " +
-			"model.layers.*.o_proj, model.layers.*.gate_proj, model.layers.*.up_proj, " +
-			"model.layers.*.down_proj]"}},
+			"model.layers.*.o_proj, model.layers.*.gate_proj, model.layers.*.up_proj, model.layers.*.down_proj]"}},
 }

@@ -19,8 +19,7 @@ var partNames = []string{"foundation", "image_encoder", "image_projector"}
 // IsPart reports whether a key lies in one of them.
 func IsPart(key string) bool {
 	words := strings.SplitN(key, ".", 3)
-	return len(words) == 3 && words[0] == "model" && slices.Contains(partNames,
-		strings.ReplaceAll(words[1], "-", "_"))
+	return len(words) == 3 && words[0] == "model" && slices.Contains(partNames, strings.ReplaceAll(words[1], "-", "_"))
 }
 
 // Overrides enters source.ModelKeys of parts where the model is not one of LoongForge's files.

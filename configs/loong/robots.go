@@ -107,8 +107,7 @@ func (l *Reader) policyKey(p Policy, key string, kid *hydra.Node) {
 		if values := p.Values[key]; values != nil {
 			v, ok := values[strings.ToLower(kid.Text())]
 			if !ok {
-				l.Sink.Fail(kid.O, key, kid.Kind()+", want "+strings.Join(source.SortedKeys(values), " or "),
-					"")
+				l.Sink.Fail(kid.O, key, kid.Kind()+", want "+strings.Join(source.SortedKeys(values), " or "), "")
 				return
 			}
 			value = source.ScalarNode(v)

@@ -120,8 +120,7 @@ func (r *sftReader) entry(name, n *yaml.Node) SFTFormat {
 		return f
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if key := n.Content[i]; (key.Value == "format" || key.Value == "formatting") &&
-			n.Content[i+1].Tag != "!!null" {
+		if key := n.Content[i]; (key.Value == "format" || key.Value == "formatting") && n.Content[i+1].Tag != "!!null" {
 			f.Format = n.Content[i+1].Value
 		}
 	}

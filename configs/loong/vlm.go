@@ -32,11 +32,10 @@ var visionKeys = map[string]string{
 
 // partIdle are keys of encoders and projectors with no meaning here besides those of decoderIdle and
 // megatron.IdleFlags.
-var partIdle = source.Set("convert_file", "rotary_interleaved",
-	"sequence_parallel", "pipeline_model_parallel_size", "context_parallel_size",
-	"expert_model_parallel_size", "rotary_base", "rotary_percent", "add_position_embedding",
-	"make_vocab_size_divisible_by", "recompute_method", "recompute_num_layers", "init_method_std", "bf16",
-	"fp16", "rotary_seq_len_interpolation_factor", "max_position_embeddings")
+var partIdle = source.Set("convert_file", "rotary_interleaved", "sequence_parallel", "pipeline_model_parallel_size",
+	"context_parallel_size", "expert_model_parallel_size", "rotary_base", "rotary_percent",
+	"add_position_embedding", "make_vocab_size_divisible_by", "recompute_method", "recompute_num_layers",
+	"init_method_std", "bf16", "fp16", "rotary_seq_len_interpolation_factor", "max_position_embeddings")
 
 // heads are keys of encoders that the check of their heads looks at.
 var heads = source.Set("num_query_groups", "original_num_query_groups", "kv_channels")
@@ -186,8 +185,7 @@ func (v *vlm) shared(part, name string, kid *hydra.Node, pattern string) bool {
 		}
 	case name == "hidden_dropout" || name == "attention_dropout":
 		if !source.SameValue(kid.Text(), "0") {
-			v.l.Sink.Fail(kid.O, key, source.Quoted(kid.Text())+": towers here have no dropout",
-				"set it to 0")
+			v.l.Sink.Fail(kid.O, key, source.Quoted(kid.Text())+": towers here have no dropout", "set it to 0")
 		}
 	default:
 		return false
@@ -258,8 +256,7 @@ func (v *vlm) encoderKeys() {
 		case name == "swiglu" || name == "gated_linear_unit":
 			v.hold(key, kid, e.Gated, "not so in "+e.Kind+"'s tower")
 		case name == "add_bias_linear":
-			v.hold(key, kid, true,
-				"the linear layers of towers here have biases, as in published checkpoints")
+			v.hold(key, kid, true, "the linear layers of towers here have biases, as in published checkpoints")
 		case name == "add_qkv_bias" && e.Free:
 			v.set(visionKey+"attention_bias", kid.Value, kid.O)
 		case name == "add_qkv_bias":
@@ -279,8 +276,7 @@ func (v *vlm) encoderKeys() {
 		default:
 			known := slices.Concat(source.SortedKeys(visionKeys), source.SortedKeys(partIdle),
 				[]string{"freeze", "tensor_model_parallel_size", "recompute_granularity", "activation_func",
-					"normalization",
-					"add_bias_linear", "add_qkv_bias", "qk_layernorm", "swiglu", "gated_linear_unit",
+					"normalization", "add_bias_linear", "add_qkv_bias", "qk_layernorm", "swiglu", "gated_linear_unit",
 					"image_size", "lr"})
 			v.l.Sink.Fail(kid.O, key, "unknown key of an image encoder", source.DidYouMean(name, known))
 		}
@@ -325,8 +321,7 @@ func (v *vlm) heads() {
 // among reports a value that is none of those that stand for what the part has anyway.
 func (v *vlm) among(key string, kid *hydra.Node, why string, values ...string) {
 	if !slices.ContainsFunc(values, func(x string) bool { return source.SameValue(x, kid.Text()) }) {
-		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s: %s", source.Quoted(kid.Text()), why),
-			"set it to "+values[0])
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s: %s", source.Quoted(kid.Text()), why), "set it to "+values[0])
 		return
 	}
 	if len(values) > 1 {
@@ -418,18 +413,16 @@ func (v *vlm) projectorKeys() {
 			}
 		case name == "in_dim":
 			if d := v.width(); d != "" && !source.SameValue(kid.Text(), d) {
-				v.l.Sink.Fail(kid.O, key,
-					fmt.Sprintf("the projector takes rows of %s, the encoder gives %s "+
-						"(model.image_encoder.hidden_size)", kid.Text(), d), "set it to "+d)
+				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("the projector takes rows of %s, the encoder gives %s "+
+					"(model.image_encoder.hidden_size)", kid.Text(), d), "set it to "+d)
 			}
 		case v.projector.Only[name] != nil:
 			v.fixed(key, kid, v.projector.Only[name])
 		case v.idle("image_projector", name):
 		default:
-			known := slices.Concat(source.SortedKeys(partIdle),
-				[]string{"freeze", "hidden_size", "ffn_hidden_size", "activation_func", "normalization",
-					"add_bias_linear", "layernorm_epsilon", "lr",
-					"recompute_granularity", "tensor_model_parallel_size"})
+			known := slices.Concat(source.SortedKeys(partIdle), []string{"freeze", "hidden_size",
+				"ffn_hidden_size", "activation_func", "normalization", "add_bias_linear", "layernorm_epsilon",
+				"lr", "recompute_granularity", "tensor_model_parallel_size"})
 			v.l.Sink.Fail(kid.O, key, "unknown key of an image projector", source.DidYouMean(name, known))
 		}
 	}

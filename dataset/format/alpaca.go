@@ -21,8 +21,7 @@ var _ = registerChat("alpaca",
 		for ; len(m) > 2; m = m[2:] {
 			history = append(history, [2]string{m[0].Content, m[1].Content})
 		}
-		out["history"], out["instruction"], out["input"], out["output"] = history, m[0].Content, "",
-			m[1].Content
+		out["history"], out["instruction"], out["input"], out["output"] = history, m[0].Content, "", m[1].Content
 		if d.Tools != nil {
 			out["tools"] = d.Tools
 		}

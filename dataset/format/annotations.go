@@ -48,8 +48,7 @@ type Annotations struct {
 func OpenAnnotations(o AnnotationOptions) (*Annotations, error) {
 	w := &Annotations{AnnotationOptions: o}
 	w.Media, w.Messages = or(o.Media, "image"), or(o.Messages, "messages")
-	for field, otherwise := range map[*int64]int64{&w.MaxCount: 10_000, &w.MaxSize: 3e9,
-		&w.MediaBytesMax: 1 << 30} {
+	for field, otherwise := range map[*int64]int64{&w.MaxCount: 10_000, &w.MaxSize: 3e9, &w.MediaBytesMax: 1 << 30} {
 		if *field <= 0 {
 			*field = otherwise
 		}
@@ -175,8 +174,7 @@ func (w *Annotations) buffer(n int) []byte {
 // readMedia reads a file under a folder.
 func (w *Annotations) readMedia(entry int64, dir, flag, path string, place dataset.Place) ([]byte, error) {
 	bad := func(format string, args ...any) error {
-		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("%q: ", Clip(path)) +
-			fmt.Sprintf(format, args...)}
+		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("%q: ", Clip(path)) + fmt.Sprintf(format, args...)}
 	}
 	if dir == "" {
 		return nil, bad("no %s is given to find it in", flag)

@@ -190,8 +190,7 @@ func (a *arrowFile) findFooter() error {
 	}
 	n := int64(binary.LittleEndian.Uint32(end[:]))
 	if string(end[4:]) != arrowMagic || n > size-int64(len(end))-a.first {
-		return fmt.Errorf("damaged: it ends at byte %d without a footer: it is half written, or was cut off",
-			size)
+		return fmt.Errorf("damaged: it ends at byte %d without a footer: it is half written, or was cut off", size)
 	}
 	a.last = size - int64(len(end)) - n
 	return nil
@@ -214,8 +213,7 @@ func (a *arrowFile) message(at int64) (m arrowMessage, err error) {
 	size := int64(binary.LittleEndian.Uint32(head[4:]))
 	switch {
 	case string(head[:4]) != arrowFrame:
-		return m, fmt.Errorf("damaged: no message begins at byte %d; files of before Arrow 0.15 are not read",
-			at)
+		return m, fmt.Errorf("damaged: no message begins at byte %d; files of before Arrow 0.15 are not read", at)
 	case size == 0 && a.last == 0 && at+8 < a.os.Size():
 		return m, fmt.Errorf("%d bytes follow the end of the stream at byte %d; write what follows as a file of "+
 			"its own", a.os.Size()-at-8, at)
@@ -232,8 +230,7 @@ func (a *arrowFile) message(at int64) (m arrowMessage, err error) {
 	m = arrowMessage{at: at, size: 8 + size, kind: t.GetByteSlot(6, 0)}
 	body := t.GetInt64Slot(10, 0)
 	if m.size += body; body < 0 || body > a.os.Size()-at-8-size {
-		return m, fmt.Errorf("damaged: the message at byte %d has a body of %d bytes, and %d follow it", at,
-			body,
+		return m, fmt.Errorf("damaged: the message at byte %d has a body of %d bytes, and %d follow it", at, body,
 			a.os.Size()-at-8-size)
 	}
 	if err := (arrowVerify{}).message(t, m.kind); err != nil {
@@ -292,8 +289,7 @@ func (m *arrowMessage) checkRows(batch *fb.Table) error {
 		return err
 	}
 	if first := batch.GetInt64(at); first != m.rows {
-		return fmt.Errorf("damaged: the record batch at byte %d has %d rows, and a column of %d", m.at,
-			m.rows, first)
+		return fmt.Errorf("damaged: the record batch at byte %d has %d rows, and a column of %d", m.at, m.rows, first)
 	}
 	return nil
 }

@@ -35,12 +35,10 @@ type CaptionEncoder struct {
 func (c *CaptionEncoder) Fingerprint() string { return HashOf("captions 1", c.Key, c.Print) }
 
 // pictures are the endings of files that a sample's image or clip may have.
-var pictures = map[string]dataset.MediaKind{"jpg": dataset.Image, "jpeg": dataset.Image,
-	"png":  dataset.Image,
-	"webp": dataset.Image, "gif": dataset.Image, "bmp": dataset.Image, "tiff": dataset.Image,
-	"avif": dataset.Image, "heic": dataset.Image, "jp2": dataset.Image, "j2k": dataset.Image,
-	"mp4": dataset.Video, "webm": dataset.Video, "mkv": dataset.Video, "mov": dataset.Video,
-	"avi": dataset.Video}
+var pictures = map[string]dataset.MediaKind{"jpg": dataset.Image, "jpeg": dataset.Image, "png": dataset.Image,
+	"webp": dataset.Image, "gif": dataset.Image, "bmp": dataset.Image, "tiff": dataset.Image, "avif": dataset.Image,
+	"heic": dataset.Image, "jp2": dataset.Image, "j2k": dataset.Image, "mp4": dataset.Video, "webm": dataset.Video,
+	"mkv": dataset.Video, "mov": dataset.Video, "avi": dataset.Video}
 
 // EncodeSample implements dataset.SampleEncoder.
 func (c *CaptionEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
@@ -96,11 +94,9 @@ func (c *CaptionEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, er
 			return nil, fmt.Errorf("sample %q: %s: %w", d.Key, picture.Key, err)
 		}
 	}
-	return []dataset.Sample{{Tokens: make([]int32, n), Alike: alike, Media: append(append([]dataset.Media{*picture},
-			given...),
-			dataset.Media{Kind: dataset.Caption, Key: d.Key + ".caption", Bytes: []byte(caption),
-				Spans: all})}},
-		nil
+	return []dataset.Sample{{Tokens: make([]int32, n), Alike: alike,
+		Media: append(append([]dataset.Media{*picture}, given...),
+			dataset.Media{Kind: dataset.Caption, Key: d.Key + ".caption", Bytes: []byte(caption), Spans: all})}}, nil
 }
 
 // conditionName begins the names of a sample's files that are given to be changed, as 000.cond0.png.
@@ -116,8 +112,7 @@ func IsCondition(key string) bool {
 // how many there are in all.
 func (c *CaptionEncoder) conditions(given []dataset.Media, n int) (int, error) {
 	if len(given) == 0 || len(given) > c.Most {
-		return 0, fmt.Errorf("it has %d images to be changed, want 1 to %d, as KEY.%s0.png", len(given),
-			c.Most,
+		return 0, fmt.Errorf("it has %d images to be changed, want 1 to %d, as KEY.%s0.png", len(given), c.Most,
 			conditionName)
 	}
 	slices.SortFunc(given, func(a, b dataset.Media) int { return strings.Compare(a.Key, b.Key) })

@@ -136,8 +136,7 @@ func (c *chats) Read(i int64) (dataset.Document, error) {
 
 // raw returns a turn as templates expect it: as it stands where its keys and role are the usual ones, else
 // with role and content under their usual names in front.
-func (c chatRecord) raw(m dataset.Message, roleKey, contentKey string,
-	whole json.RawMessage) json.RawMessage {
+func (c chatRecord) raw(m dataset.Message, roleKey, contentKey string, whole json.RawMessage) json.RawMessage {
 	flagged := slices.ContainsFunc(flagKeys, func(k string) bool { return c.members[k] != nil })
 	if name, _ := c.text("role"); name == m.Role && contentKey == "content" && !flagged { // none is no role
 		return whole

@@ -26,8 +26,7 @@ var _ = registerChat("completion", `messages as {"prompt", "completion"}, of whi
 		}
 		more, err := c.turns("completion", "role", "content", tags)
 		return append(turns, more...), err
-	},
-	func(d dataset.Document) any {
+	}, func(d dataset.Document) any {
 		turns := func(l []dataset.Message) []any {
 			out := make([]any, len(l))
 			for i, m := range l {

@@ -12,8 +12,7 @@ import (
 
 // sample makes the files of an entry: what convert_to_webdataset.py makes of it, in the order in which
 // webdataset's writer puts them.
-func (w *Annotations) sample(i int64, raw []byte, place dataset.Place) (key string, parts []dataset.Part,
-	err error) {
+func (w *Annotations) sample(i int64, raw []byte, place dataset.Place) (key string, parts []dataset.Part, err error) {
 	m, err := object(raw, place)
 	if err != nil {
 		return "", nil, err
@@ -120,8 +119,7 @@ func (e *annotation) mixed() (key string, parts []dataset.Part, err error) {
 				return err
 			}
 			// Readers give extensions in lower case, so that a name in any other would not be found again.
-			name := fmt.Sprintf("%d_%s", len(names),
-				strings.ToLower(path.Base(strings.ReplaceAll(p, "\\", "/"))))
+			name := fmt.Sprintf("%d_%s", len(names), strings.ToLower(path.Base(strings.ReplaceAll(p, "\\", "/"))))
 			parts, names = append(parts, dataset.Part{Name: name, Bytes: b}), append(names, name)
 		}
 		return nil

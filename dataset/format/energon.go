@@ -79,8 +79,7 @@ func readEnergonAs(dir, split, class string, joined bool) (*Energon, error) {
 			*into = []string{name}
 		}
 	}
-	if err := errors.Join(e.readSplits(splits), e.readInfo(), e.readClass(classes,
-		class != "")); err != nil {
+	if err := errors.Join(e.readSplits(splits), e.readInfo(), e.readClass(classes, class != "")); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -109,8 +108,7 @@ func (e *Energon) readMeta(into any, names ...string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%s: %w; `energon prepare` makes it", filepath.Join(e.Dir, EnergonDir, names[0]),
-		fs.ErrNotExist)
+	return fmt.Errorf("%s: %w; `energon prepare` makes it", filepath.Join(e.Dir, EnergonDir, names[0]), fs.ErrNotExist)
 }
 
 // readSplits reads which shards make up each split and what is left out: whole shards, or single

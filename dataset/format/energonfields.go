@@ -56,8 +56,7 @@ func (s *sampleJSON) mapped() (file string, messages []dataset.Message, err erro
 			return "", nil, err
 		}
 	}
-	return names[i], []dataset.Message{{Role: "user", Content: texts[0]},
-		{Role: "assistant", Content: texts[1]}}, nil
+	return names[i], []dataset.Message{{Role: "user", Content: texts[0]}, {Role: "assistant", Content: texts[1]}}, nil
 }
 
 var fieldAccess = regexp.MustCompile(`^([^\[\]]+)((?:\[[^\[\]]+\])*)$`)

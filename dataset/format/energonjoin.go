@@ -52,8 +52,7 @@ func (n *metaNode) checkJoin() (list []metaJoin, by joiner, err error) {
 		return nil, by, fmt.Errorf("join: %w", err)
 	}
 	for i, item := range n.Join.Content {
-		if err := knownKeys(item, "path", "nonmatch", "split_part", "split_config", "dataset_config",
-			"subflavors",
+		if err := knownKeys(item, "path", "nonmatch", "split_part", "split_config", "dataset_config", "subflavors",
 			"shuffle_over_epochs_multiplier"); err != nil {
 			return nil, by, fmt.Errorf("join %d: %w", i, err)
 		}
@@ -66,27 +65,24 @@ func (n *metaNode) checkJoin() (list []metaJoin, by joiner, err error) {
 		known := mappedTypes[by.Class] != nil && (by.Module == "megatron.energon" ||
 			strings.HasPrefix(by.Module, "megatron.energon."))
 		if by.Function != "" || !known {
-			return nil, by, fmt.Errorf("joiner: %s.%s is code in Python, which is not run; name one "+
-				"of %s of megatron.energon, whose "+
-				"fields are joined by name, or leave joiner out: the files of the samples are then "+
-				"put together", Clip(by.Module),
-				Clip(or(by.Function, by.Class)), strings.Join(mappedClasses(), ", "))
+			return nil, by, fmt.Errorf("joiner: %s.%s is code in Python, which is not run; name one of "+
+				"%s of megatron.energon, whose fields are joined by name, or leave joiner out: the "+
+				"files of the samples are then put together", Clip(by.Module), Clip(or(by.Function, by.Class)),
+				strings.Join(mappedClasses(), ", "))
 		}
 	}
 	switch {
 	case len(list) < 2:
 		return nil, by, fmt.Errorf("join: %d data sets; want two and more", len(list))
 	case n.DatasetConfig != "" || n.SplitConfig != "":
-		return nil, by, errors.New("join: dataset_config and split_config are of the data sets that " +
-			"are joined")
+		return nil, by, errors.New("join: dataset_config and split_config are of the data sets that are joined")
 	}
 	for i, j := range list {
 		switch {
 		case j.Path == "":
 			return nil, by, fmt.Errorf("join %d: it has no path", i)
 		case j.Epochs != nil && *j.Epochs != 1:
-			return nil, by, fmt.Errorf("join %d: shuffle_over_epochs_multiplier %d: leave it out", i,
-				*j.Epochs)
+			return nil, by, fmt.Errorf("join %d: shuffle_over_epochs_multiplier %d: leave it out", i, *j.Epochs)
 		case j.Nonmatch != "" && !slices.Contains([]string{joinError, joinSkip, joinNone}, j.Nonmatch):
 			return nil, by, fmt.Errorf("join %d: nonmatch %q: want error, skip or none", i, Clip(j.Nonmatch))
 		case i == 0 && j.Nonmatch != "" && j.Nonmatch != joinError:
@@ -178,8 +174,7 @@ func (r *metaReader) joinSet(n metaNode, item metaJoin, by joiner, in metaWithin
 	s := &joinSet{path: path}
 	var e *Energon
 	var err error
-	if e, s.parts, err = openEnergonShards(path, o, energonUse{split: item.SplitConfig,
-		class:   item.DatasetConfig,
+	if e, s.parts, err = openEnergonShards(path, o, energonUse{split: item.SplitConfig, class: item.DatasetConfig,
 		flavors: flavors, joined: true}); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -191,14 +186,12 @@ func (r *metaReader) joinSet(n metaNode, item metaJoin, by joiner, in metaWithin
 	}
 	s.layout = e.layout()
 	if s.layout == nil || s.layout.Fields == nil {
-		err = fmt.Errorf("%s: it has no field_map, by whose fields samples of %s are joined; leave "+
-			"joiner out, which puts their "+
-			"files together", path, by.Class)
+		err = fmt.Errorf("%s: it has no field_map, by whose fields samples of %s are joined; leave joiner out, "+
+			"which puts their files together", path, by.Class)
 	} else {
 		for _, f := range slices.Sorted(maps.Keys(s.layout.Fields)) {
 			if !slices.Contains(mappedTypes[by.Class], f) {
-				err = errors.Join(err, fmt.Errorf("%s: samples of %s have no field %q", path, by.Class,
-					Clip(f)))
+				err = errors.Join(err, fmt.Errorf("%s: samples of %s have no field %q", path, by.Class, Clip(f)))
 			}
 		}
 	}
@@ -271,9 +264,8 @@ func (j *joined) Read(i int64) (d dataset.Document, err error) {
 			p.Name = prefix + p.Name
 			if _, twice := d.Part(p.Name); twice {
 				return d, &dataset.BadSample{Place: d.Place,
-					Reason: fmt.Sprintf("sample %q: %s and a data set before it both have "+
-						"its file %q; part_filter of dataset.yaml leaves one out", d.Key, s.path,
-						Clip(p.Name))}
+					Reason: fmt.Sprintf("sample %q: %s and a data set before it both have its file %q; "+
+						"part_filter of dataset.yaml leaves one out", d.Key, s.path, Clip(p.Name))}
 			}
 			d.Parts = append(d.Parts, p)
 		}

@@ -76,9 +76,8 @@ func openEnergonShards(path string, o dataset.Options, use energonUse) (*Energon
 
 // classKeys are the keys of dataset.yaml: those that act, and those about how files are decoded or in which
 // order they are read, which is this program's own affair.
-var classKeys = []string{"__module__", "__class__", "sample_type", "field_map", "part_filter", "subflavors",
-	"decoder", "auto_decode", "image_decode", "ignore_decoder_errors", "parallel_shard_iters",
-	"max_samples_per_sequence"}
+var classKeys = []string{"__module__", "__class__", "sample_type", "field_map", "part_filter", "subflavors", "decoder",
+	"auto_decode", "image_decode", "ignore_decoder_errors", "parallel_shard_iters", "max_samples_per_sequence"}
 
 // readClass reads dataset.yaml, or a file in its place, which has to be there.
 func (e *Energon) readClass(names []string, given bool) error {
@@ -122,8 +121,7 @@ func (e *Energon) judge(raw map[string]any) {
 	slices.Sort(keys)
 	for _, k := range keys {
 		if k == "sample_loader" || k == "part_filter" && e.Parts == nil {
-			note("%s names code in Python, which is not run; write field_map, or raw samples "+
-				"(CrudeWebdataset)", k)
+			note("%s names code in Python, which is not run; write field_map, or raw samples (CrudeWebdataset)", k)
 		} else if !slices.Contains(classKeys, k) {
 			note("there is no key %q", Clip(k))
 		}
@@ -154,8 +152,7 @@ func (e *Energon) judge(raw map[string]any) {
 // sampleClass is the class of the samples; the old names of data sets say it too.
 func (e *Energon) sampleClass() string {
 	class := e.Class[strings.Index(e.Class, ":")+1:]
-	if old, ok := strings.CutSuffix(class, "Webdataset"); ok && e.Sample == "" &&
-		class != "CrudeWebdataset" {
+	if old, ok := strings.CutSuffix(class, "Webdataset"); ok && e.Sample == "" && class != "CrudeWebdataset" {
 		return old + "Sample"
 	}
 	return e.Sample

@@ -39,8 +39,7 @@ var markNames = map[dataset.MediaKind][]string{
 // NewProcessorExpander returns the expander of a processor that was loaded from a checkpoint's folder,
 // settings of which enter the fingerprint.
 func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any) (*ProcessorExpander, error) {
-	x := &ProcessorExpander{processor: p, marks: map[dataset.MediaKind]int32{}, open: -1, end: -1,
-		names: names}
+	x := &ProcessorExpander{processor: p, marks: map[dataset.MediaKind]int32{}, open: -1, end: -1, names: names}
 	x.probe = func(b []byte) (media.VideoInfo, error) {
 		return media.FFmpeg{}.ProbeBytes(context.Background(), b)
 	}
@@ -119,8 +118,7 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 	if x.open < 0 {
 		return ids, []dataset.Span{{From: 0, To: int32(e.Tokens)}}, nil
 	}
-	return append(append([]int32{x.open}, ids...), x.end),
-		[]dataset.Span{{From: 1, To: int32(e.Tokens) + 1}}, nil
+	return append(append([]int32{x.open}, ids...), x.end), []dataset.Span{{From: 1, To: int32(e.Tokens) + 1}}, nil
 }
 
 // extent is that of an image, one of n.

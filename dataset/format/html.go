@@ -10,21 +10,14 @@ import (
 
 // hidden are elements whose content is not seen, and blocks those that begin a line.
 var (
-	hidden = map[atom.Atom]bool{atom.Script: true, atom.Style: true, atom.Noscript: true,
-		atom.Template: true,
-		atom.Head:     true, atom.Svg: true, atom.Iframe: true, atom.Object: true, atom.Select: true,
-		atom.Textarea: true}
+	hidden = map[atom.Atom]bool{atom.Script: true, atom.Style: true, atom.Noscript: true, atom.Template: true,
+		atom.Head: true, atom.Svg: true, atom.Iframe: true, atom.Object: true, atom.Select: true, atom.Textarea: true}
 	blocks = map[atom.Atom]bool{atom.P: true, atom.Div: true, atom.Br: true, atom.Li: true, atom.Ul: true,
-		atom.Ol: true,
-		atom.H1: true, atom.H2: true, atom.H3: true, atom.H4: true, atom.H5: true, atom.H6: true,
-		atom.Tr:    true,
-		atom.Table: true, atom.Section: true, atom.Article: true, atom.Header: true, atom.Footer: true,
-		atom.Nav:   true,
-		atom.Aside: true, atom.Main: true, atom.Blockquote: true, atom.Pre: true, atom.Dl: true,
-		atom.Dt: true,
-		atom.Dd: true, atom.Form: true, atom.Hr: true, atom.Figure: true, atom.Figcaption: true,
-		atom.Title:  true,
-		atom.Option: true, atom.Address: true, atom.Fieldset: true}
+		atom.Ol: true, atom.H1: true, atom.H2: true, atom.H3: true, atom.H4: true, atom.H5: true, atom.H6: true,
+		atom.Tr: true, atom.Table: true, atom.Section: true, atom.Article: true, atom.Header: true, atom.Footer: true,
+		atom.Nav: true, atom.Aside: true, atom.Main: true, atom.Blockquote: true, atom.Pre: true, atom.Dl: true,
+		atom.Dt: true, atom.Dd: true, atom.Form: true, atom.Hr: true, atom.Figure: true, atom.Figcaption: true,
+		atom.Title: true, atom.Option: true, atom.Address: true, atom.Fieldset: true}
 )
 
 // htmlText is the visible text of a page: blocks as lines, blanks joined, nothing that scripts or styles

@@ -13,13 +13,11 @@ import (
 func openIllustrated(path, shape string, o dataset.Options) (dataset.Source, error) {
 	usual := map[string]string{"openai": "messages", "sharegpt": "conversations"}[shape]
 	if usual == "" {
-		return nil, fmt.Errorf("conversations in the shape %s name no images and videos; take "+
-			"data.kind: chat", shape)
+		return nil, fmt.Errorf("conversations in the shape %s name no images and videos; take data.kind: chat", shape)
 	}
 	dir := filepath.Dir(path)
 	return OpenAnnotations(AnnotationOptions{JSONFile: path, ImageDir: dir, VideoDir: dir, Media: "mix",
-		Messages: or(o.Tags.Messages, usual), SampleType: "chat_mix",
-		MediaBytesMax: o.BytesMax, Tags: o.Tags})
+		Messages: or(o.Tags.Messages, usual), SampleType: "chat_mix", MediaBytesMax: o.BytesMax, Tags: o.Tags})
 }
 
 // IsRecords says whether a path names a file of JSON or Parquet records.
@@ -48,8 +46,7 @@ func (e *annotation) withSystem(messages json.RawMessage) (json.RawMessage, erro
 
 // tagged reads a message whose keys and roles are named by tags, as LoongForge's task encoder does: the role
 // is one of four.
-func (s *sampleJSON) tagged(i int, t map[string]json.RawMessage,
-	raw json.RawMessage) (m dataset.Message, err error) {
+func (s *sampleJSON) tagged(i int, t map[string]json.RawMessage, raw json.RawMessage) (m dataset.Message, err error) {
 	roleKey, contentKey := or(s.tags.Role, "role"), or(s.tags.Content, "content")
 	content := t[contentKey]
 	var name string

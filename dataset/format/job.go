@@ -111,9 +111,8 @@ func (j *Job) Source(i int) string { return filepath.Join(j.Output, fmt.Sprintf(
 // Annotations are the options of source i, which is annotations.
 func (j *Job) Annotations(i int) AnnotationOptions {
 	s := j.Sources[i]
-	return AnnotationOptions{JSONFile: s.JSON, ImageDir: s.ImageDir, VideoDir: s.VideoDir,
-		MaxCount: j.MaxCount, MaxSize: int64(j.MaxSize), Media: s.Media, Messages: s.Messages,
-		SampleType: s.SampleType}
+	return AnnotationOptions{JSONFile: s.JSON, ImageDir: s.ImageDir, VideoDir: s.VideoDir, MaxCount: j.MaxCount,
+		MaxSize: int64(j.MaxSize), Media: s.Media, Messages: s.Messages, SampleType: s.SampleType}
 }
 
 // open opens the sources as they are.

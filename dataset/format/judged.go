@@ -10,9 +10,8 @@ import (
 
 // Single answers with a judgement: {"prompt", "completion", "label"}, texts or lists of messages, of which
 // label says whether the answer is a good one.
-var _ = dataset.Register(ofRecords("judged",
-	"answers as {prompt, completion, label}, each of which is good or bad", dataset.KindJudged,
-	"judged.jsonl", func(r Records, name string) dataset.Source { return &judged{r, name} }))
+var _ = dataset.Register(ofRecords("judged", "answers as {prompt, completion, label}, each of which is good or bad",
+	dataset.KindJudged, "judged.jsonl", func(r Records, name string) dataset.Source { return &judged{r, name} }))
 
 // judged are records of one answer each.
 type judged struct {

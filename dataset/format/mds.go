@@ -148,8 +148,7 @@ func (m *mds) openShard(at string, s mdsShard) (store.File, error) {
 		return nil, errors.New("it has not as many names as encodings and sizes")
 	case text < 0 || s.Encodings[text] != "str":
 		return nil, fmt.Errorf("it has no column %q of texts; its columns are %s (%s)", m.key,
-			strings.Join(s.Names, ", "),
-			strings.Join(s.Encodings, ", "))
+			strings.Join(s.Names, ", "), strings.Join(s.Encodings, ", "))
 	}
 	name := s.Raw.Name
 	if s.Zip != nil && s.Zip.Name != "" {
@@ -166,11 +165,9 @@ func (m *mds) openShard(at string, s mdsShard) (store.File, error) {
 	if _, err = f.ReadAt(n[:], 0); err == nil {
 		switch have := int64(binary.LittleEndian.Uint32(n[:])); {
 		case f.Size() != s.Raw.Bytes:
-			err = fmt.Errorf("%s has %d bytes, and the index says %d; copy it again", name, f.Size(),
-				s.Raw.Bytes)
+			err = fmt.Errorf("%s has %d bytes, and the index says %d; copy it again", name, f.Size(), s.Raw.Bytes)
 		case have != s.Samples:
-			err = fmt.Errorf("%s has %d samples, and the index says %d; copy it again", name, have,
-				s.Samples)
+			err = fmt.Errorf("%s has %d samples, and the index says %d; copy it again", name, have, s.Samples)
 		}
 	}
 	if err != nil {
@@ -405,11 +402,10 @@ func WriteMDSIndex(dir string, names []string) error {
 		if err = errors.Join(err, bad, f.Close()); err != nil {
 			return err
 		}
-		list.Shards = append(list.Shards, mdsShard{Encodings: []string{"json", "str"},
-			Names: []string{"metadata", "text"},
-			Sizes: []*int64{nil, nil}, Format: "mds", Hashes: []string{}, Version: 2,
-			Raw:     mdsFile{name, info.Size(), map[string]string{}},
-			Samples: int64(binary.LittleEndian.Uint32(n[:]))})
+		list.Shards = append(list.Shards,
+			mdsShard{Encodings: []string{"json", "str"}, Names: []string{"metadata", "text"}, Sizes: []*int64{nil, nil},
+				Format: "mds", Hashes: []string{}, Version: 2, Raw: mdsFile{name, info.Size(), map[string]string{}},
+				Samples: int64(binary.LittleEndian.Uint32(n[:]))})
 	}
 	b, err := json.Marshal(list)
 	if err != nil {

@@ -207,9 +207,8 @@ func (x *indexed) ReadPart(i, from, to int64) (dataset.Document, error) {
 		for ; len(b) > 0; b = b[x.header.typ.size:] {
 			id := x.header.typ.get(b)
 			if id < 0 || id > math.MaxInt32 {
-				return d, &dataset.BadSample{Place: d.Place,
-					Reason: fmt.Sprintf("document %d: id %d at byte %d is not a token id", i, id,
-						at+size-int64(len(b)))}
+				return d, &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf(
+					"document %d: id %d at byte %d is not a token id", i, id, at+size-int64(len(b)))}
 			}
 			d.Tokens = append(d.Tokens, int32(id))
 		}

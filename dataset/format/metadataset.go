@@ -134,18 +134,15 @@ func (n *metaNode) check(first bool, parent string) error {
 	}
 	switch {
 	case n.Aux != nil:
-		return errors.New("aux names data that only cookers in Python read; write what they make of " +
-			"it as shards")
+		return errors.New("aux names data that only cookers in Python read; write what they make of it as shards")
 	case n.Epochs != nil && *n.Epochs != 1:
-		return fmt.Errorf("shuffle_over_epochs_multiplier %d: every pass has its own order here, "+
-			"each sample "+
-			"once; leave it out", *n.Epochs)
+		return fmt.Errorf("shuffle_over_epochs_multiplier %d: every pass has its own order here, each sample once; "+
+			"leave it out", *n.Epochs)
 	case n.Weight != nil && parent != "blend" && parent != "datasets":
 		return errors.New("weight is of the parts of a blend")
 	case n.Repetitions != nil && parent != "blend_epochized":
 		return errors.New("repetitions are of the parts of a blend_epochized")
-	case first && (n.Blend != nil || n.Epochized != nil || n.Concat != nil || n.Join.Kind != 0 ||
-		n.Subset != nil):
+	case first && (n.Blend != nil || n.Epochized != nil || n.Concat != nil || n.Join.Kind != 0 || n.Subset != nil):
 		return errors.New("blend, blend_epochized, concat, join and subset are of MetadatasetV2")
 	case !first && n.Subflavor != "":
 		return errors.New("subflavor is of Metadataset; write subflavors")
@@ -221,8 +218,7 @@ func (r *metaReader) node(n metaNode, in metaWithin) (out metaMix, err error) {
 	}
 	switch {
 	case given != 1:
-		return out, errors.New("a node must have one of path, join, datasets, blend, " +
-			"blend_epochized and concat")
+		return out, errors.New("a node must have one of path, join, datasets, blend, blend_epochized and concat")
 	case n.Join.Kind == 0 && n.Joiner.Kind != 0:
 		return out, errors.New("joiner is of nodes with a join")
 	case n.Join.Kind != 0:
@@ -333,8 +329,7 @@ func (r *metaReader) leaf(n metaNode, in metaWithin) (out metaMix, err error) {
 			return out, fmt.Errorf("%s: metadatasets lie over %d deep", path, metaDepthMax)
 		}
 		if n.SplitConfig != "" || n.DatasetConfig != "" {
-			return out, fmt.Errorf("%s: split_config and dataset_config are of data sets, not of "+
-				"metadatasets", path)
+			return out, fmt.Errorf("%s: split_config and dataset_config are of data sets, not of metadatasets", path)
 		}
 		if out, err = readMetaMix(path, o, r.depth-1, in); err != nil {
 			return out, fmt.Errorf("%s: %w", path, err)
@@ -363,8 +358,7 @@ func (r *metaReader) set(path string, o dataset.Options, n metaNode, in metaWith
 		return s, nil
 	}
 	if n.SplitConfig != "" || n.DatasetConfig != "" {
-		return nil, fmt.Errorf("%s: split_config and dataset_config are of folders with %s", path,
-			EnergonDir)
+		return nil, fmt.Errorf("%s: split_config and dataset_config are of folders with %s", path, EnergonDir)
 	}
 	s, err := dataset.Open(path, o)
 	if err != nil {

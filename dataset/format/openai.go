@@ -9,16 +9,14 @@ import (
 // OpenAI's shape: {"messages": [{"role": …, "content": …}], "tools": […]}.
 var _ = registerChat("openai", `conversations as {"messages": [{"role", "content"}]}`,
 	func(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
-		turns, err := c.turns(or(tags.Messages, "messages"), or(tags.Role, "role"),
-			or(tags.Content, "content"), tags)
+		turns, err := c.turns(or(tags.Messages, "messages"), or(tags.Role, "role"), or(tags.Content, "content"), tags)
 		for i := range turns {
 			if err == nil && turns[i].Raw != nil {
 				err = c.modern(&turns[i], i)
 			}
 		}
 		return turns, err
-	},
-	func(d dataset.Document) any {
+	}, func(d dataset.Document) any {
 		turns := make([]any, len(d.Messages))
 		for i, m := range d.Messages {
 			turns[i] = map[string]string{"role": m.Role, "content": m.Content}

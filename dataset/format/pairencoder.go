@@ -64,8 +64,7 @@ func answerOf(s dataset.Sample) int {
 }
 
 // marked adds to both samples the medium that says where their answers lie.
-func (e *PairEncoder) marked(d *dataset.Document, both []dataset.Sample,
-	says AnswerMark) ([]dataset.Sample, error) {
+func (e *PairEncoder) marked(d *dataset.Document, both []dataset.Sample, says AnswerMark) ([]dataset.Sample, error) {
 	mark, err := json.Marshal(says)
 	if err != nil {
 		return nil, fmt.Errorf("its margin: %w", err)
@@ -85,8 +84,7 @@ func (e *PairEncoder) marked(d *dataset.Document, both []dataset.Sample,
 		}
 	}
 	if all > e.SeqLen {
-		return nil, fmt.Errorf("its two answers with their prompts are %d tokens, over the sequence "+
-			"length of %d "+
+		return nil, fmt.Errorf("its two answers with their prompts are %d tokens, over the sequence length of %d "+
 			"(data.seq_len), and a pair is not cut", all, e.SeqLen)
 	}
 	return both, nil

@@ -135,9 +135,8 @@ func (p *parquetFile) checkCodecs(column int) error {
 	for i, g := range p.file.Metadata().RowGroups {
 		for k, c := range g.Columns {
 			if p.reads(k) && c.MetaData.Codec == format.LZO {
-				return fmt.Errorf("column %q of row group %d is compressed with LZO, which is not read; "+
-					"write the file with zstd, snappy, gzip or brotli",
-					strings.Join(c.MetaData.PathInSchema, "."), i)
+				return fmt.Errorf("column %q of row group %d is compressed with LZO, which is not read; write the "+
+					"file with zstd, snappy, gzip or brotli", strings.Join(c.MetaData.PathInSchema, "."), i)
 			}
 		}
 	}

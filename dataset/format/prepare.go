@@ -42,8 +42,7 @@ func PrepareEnergon(dir string, plan EnergonPlan) (samples int64, err error) {
 		}
 		counts[name] = int64(len(x.samples) - before)
 		if counts[name] == 0 {
-			return 0, fmt.Errorf("prepare %s: the shard has no samples; leave it out",
-				filepath.Join(dir, name))
+			return 0, fmt.Errorf("prepare %s: the shard has no samples; leave it out", filepath.Join(dir, name))
 		}
 	}
 	if err := x.sortKeys(); err != nil {
@@ -92,8 +91,7 @@ func writeEnergonMeta(meta string, plan EnergonPlan, counts map[string]int64) er
 	if err != nil {
 		return err
 	}
-	split, err := yaml.Marshal(map[string]any{"split_parts": parts,
-		"exclude": append([]string{}, plan.Exclude...)})
+	split, err := yaml.Marshal(map[string]any{"split_parts": parts, "exclude": append([]string{}, plan.Exclude...)})
 	if err != nil {
 		return err
 	}

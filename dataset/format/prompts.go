@@ -131,12 +131,10 @@ func (e *PromptEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, err
 	case len(ids) < 2:
 		return nil, fmt.Errorf("its prompt is %d tokens, and of fewer than two nothing is kept", len(ids))
 	case len(ids) > e.Most:
-		return nil, fmt.Errorf("its prompt is %d tokens, and data.seq_len leaves %d beside "+
-			"rollout.max_tokens",
+		return nil, fmt.Errorf("its prompt is %d tokens, and data.seq_len leaves %d beside rollout.max_tokens",
 			len(ids), e.Most)
 	}
 	raw, _ := d.Part("json")
-	return []dataset.Sample{{Tokens: ids, Media: []dataset.Media{{Kind: dataset.Answer, Key: d.Key +
-		".prompt",
+	return []dataset.Sample{{Tokens: ids, Media: []dataset.Media{{Kind: dataset.Answer, Key: d.Key + ".prompt",
 		Bytes: raw, Spans: []dataset.Span{{From: 0, To: int32(len(ids))}}}}}}, nil
 }

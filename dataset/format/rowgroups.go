@@ -67,8 +67,7 @@ func (p *rowGroups) Close() error        { return p.os.Close() }
 func (p *rowGroups) Record(i int64) ([]byte, dataset.Place, error) {
 	place := dataset.Place{File: p.os.Name(), Offset: i}
 	bad := func(format string, args ...any) error {
-		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("row %d: ", i) +
-			fmt.Sprintf(format, args...)}
+		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("row %d: ", i) + fmt.Sprintf(format, args...)}
 	}
 	k := sort.Search(len(p.ends), func(k int) bool { return p.ends[k] > i })
 	if k == len(p.ends) {

@@ -56,8 +56,7 @@ func SampleTypeOf(name string) (SampleType, error) {
 		}
 		names = append(names, t.Name)
 	}
-	return SampleType{}, fmt.Errorf("no sample type is named %q; there are %s", name,
-		strings.Join(names, ", "))
+	return SampleType{}, fmt.Errorf("no sample type is named %q; there are %s", name, strings.Join(names, ", "))
 }
 
 // GuessSampleType tells a sample's type from its JSON, for data that does not say it.
@@ -174,8 +173,7 @@ func (s *sampleJSON) media(kind string, names []string) ([]dataset.Media, error)
 }
 
 var (
-	videoSuffixes = []string{".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".flv",
-		".wmv"}
+	videoSuffixes = []string{".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".flv", ".wmv"}
 	audioSuffixes = []string{".wav", ".mp3", ".flac", ".ogg", ".m4a", ".aac"}
 )
 

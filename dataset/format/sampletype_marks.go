@@ -9,8 +9,7 @@ import (
 )
 
 // marks are what stands for a medium in a text.
-var marks = map[dataset.MediaKind]string{dataset.Image: "<image>", dataset.Video: "<video>",
-	dataset.Audio: "<audio>"}
+var marks = map[dataset.MediaKind]string{dataset.Image: "<image>", dataset.Video: "<video>", dataset.Audio: "<audio>"}
 
 // packedImage names image i of an offline-packed sample.
 func packedImage(i int) string { return fmt.Sprintf("img%d.jpg", i) }
@@ -102,8 +101,7 @@ func (s *sampleJSON) place(messages []dataset.Message, media []dataset.Media) (C
 		}
 	}
 	if len(p.left) > 0 {
-		return c, s.bad("it has %d media and %d marks for media in its text", len(media),
-			len(media)-len(p.left))
+		return c, s.bad("it has %d media and %d marks for media in its text", len(media), len(media)-len(p.left))
 	}
 	c.Media = p.placed
 	return c, nil
@@ -262,8 +260,7 @@ func partsOf(m *dataset.Message) (out []listedPart, ok bool) {
 	}
 	var holder map[string]json.RawMessage
 	var list []map[string]json.RawMessage
-	if json.Unmarshal(m.Raw, &holder) != nil || json.Unmarshal(holder["content"], &list) != nil ||
-		list == nil {
+	if json.Unmarshal(m.Raw, &holder) != nil || json.Unmarshal(holder["content"], &list) != nil || list == nil {
 		return nil, false
 	}
 	for _, q := range list {

@@ -14,18 +14,15 @@ func CrudeMeta(name string) map[string]any {
 }
 
 var (
-	_ = registerSampleType(SampleType{Name: "multi_mix_qa",
-		Doc:  "{texts, media, name} and the files that name lists",
+	_ = registerSampleType(SampleType{Name: "multi_mix_qa", Doc: "{texts, media, name} and the files that name lists",
 		Meta: CrudeMeta("multi_mix_qa"), Read: readMix("texts")})
 	_ = registerSampleType(SampleType{Name: "multi_vid_vqa", Doc: "as multi_mix_qa, with videos",
 		Meta: CrudeMeta("multi_vid_vqa"), Read: readMix("texts")})
 	_ = registerSampleType(SampleType{Name: "chat_mix",
 		Doc:  "{messages, tools, media, name} and the files that name lists",
 		Meta: CrudeMeta("chat_mix"), Read: readMix("messages")})
-	_ = registerSampleType(SampleType{Name: "packed_chat_mix",
-		Doc: "{messages: [{messages, tools}, …], media_files, media_type}: several conversations in one " +
-			"sample",
-		Meta: CrudeMeta("packed_chat_mix"), Read: readPackedChat})
+	_ = registerSampleType(SampleType{Name: "packed_chat_mix", Doc: "{messages: [{messages, tools}, …], media_files, " +
+		"media_type}: several conversations in one sample", Meta: CrudeMeta("packed_chat_mix"), Read: readPackedChat})
 	_ = registerSampleType(SampleType{Name: "packed_multi_mix_qa",
 		Doc:  "{texts: {prompts, captions}, media_files, media_type}: several questions in one sample",
 		Meta: CrudeMeta("packed_multi_mix_qa"), Read: readPackedMix})
@@ -38,8 +35,7 @@ var (
 	_ = registerSampleType(SampleType{Name: "vqa", Doc: "KEY.jpg and the list of messages in KEY.json",
 		Meta: map[string]any{
 			"sample_type": map[string]any{"__module__": "megatron.energon", "__class__": "VQASample"},
-			"field_map": map[string]any{"image": "jpg", "context": "json[0][content]",
-				"answers": "json[1][content]"},
+			"field_map":   map[string]any{"image": "jpg", "context": "json[0][content]", "answers": "json[1][content]"},
 		}, Read: readSingle})
 	_ = registerSampleType(SampleType{Name: "caption", Doc: "KEY.jpg and captions or messages in KEY.json",
 		Meta: map[string]any{
@@ -214,8 +210,7 @@ func (s *sampleJSON) asked(prompts, captions [][]string, media [][]dataset.Media
 	var out []Conversation
 	for i := range captions {
 		if len(prompts[i]) > 1 && len(prompts[i]) != len(captions[i]) {
-			return nil, s.bad("its part %d has %d questions and %d answers", i, len(prompts[i]),
-				len(captions[i]))
+			return nil, s.bad("its part %d has %d questions and %d answers", i, len(prompts[i]), len(captions[i]))
 		}
 		var messages []dataset.Message
 		for k, answer := range captions[i] {

@@ -296,15 +296,14 @@ func WriteIndex(shard string) (samples int64, err error) {
 	}
 	var b []byte
 	end := int64(0)
-	err = scanSamples(&tarReader{in: &pageReader{in: f}, size: info.Size()}, shardSamplesMax,
-		func(s span) error {
-			if s.end > info.Size() {
-				return fmt.Errorf("the sample at byte %d is cut off", s.start)
-			}
-			b = binary.LittleEndian.AppendUint64(b, uint64(s.start))
-			end = s.end
-			return nil
-		})
+	err = scanSamples(&tarReader{in: &pageReader{in: f}, size: info.Size()}, shardSamplesMax, func(s span) error {
+		if s.end > info.Size() {
+			return fmt.Errorf("the sample at byte %d is cut off", s.start)
+		}
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.start))
+		end = s.end
+		return nil
+	})
 	if err != nil {
 		return 0, fmt.Errorf("index of %s: %w", shard, err)
 	}

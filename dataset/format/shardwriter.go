@@ -68,8 +68,7 @@ func (w *ShardWriter) Add(key string, parts []dataset.Part) error {
 		return fmt.Errorf("shard %s: sample %q: %w", w.path, Clip(key), err)
 	}
 	for _, p := range parts {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: key + "." + p.Name, Size: int64(len(p.Bytes)),
-			Mode: 0o444}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: key + "." + p.Name, Size: int64(len(p.Bytes)), Mode: 0o444}
 		if err := w.tar.WriteHeader(h); err != nil {
 			return fmt.Errorf("shard %s: %w", w.path, err)
 		}

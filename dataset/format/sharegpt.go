@@ -19,8 +19,7 @@ var _ = registerChat("sharegpt", `conversations as {"conversations": [{"from", "
 			return nil, err
 		}
 		return c.withSystem(turns, tags.Name(tags.SystemKey, "system"))
-	},
-	func(d dataset.Document) any {
+	}, func(d dataset.Document) any {
 		out := map[string]any{}
 		turns := []map[string]string{}
 		for i, m := range d.Messages {

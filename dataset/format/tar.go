@@ -204,8 +204,7 @@ func tarNumber(b []byte) (int64, bool) {
 // member's fault.
 func (t *tarReader) extension(m entry, x *extra) error {
 	if m.size > tarExtraMax {
-		x.fault = fmt.Sprintf("its extension header has %d bytes, over the limit of %d", m.size,
-			int64(tarExtraMax))
+		x.fault = fmt.Sprintf("its extension header has %d bytes, over the limit of %d", m.size, int64(tarExtraMax))
 		return t.within(m)
 	}
 	b := make([]byte, m.size)

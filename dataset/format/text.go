@@ -34,8 +34,7 @@ var _ = dataset.Register(dataset.Format{
 	Open: openText,
 	Write: func(dir string, docs []dataset.Document) (path string, o dataset.Options, err error) {
 		for i, d := range docs {
-			err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%09d.txt", i)),
-				[]byte(d.Text), 0o644))
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%09d.txt", i)), []byte(d.Text), 0o644))
 		}
 		return dir, o, err
 	},
@@ -66,8 +65,7 @@ func openText(path string, o dataset.Options) (dataset.Source, error) {
 	find := map[string]scan{"blank": scanParagraphs, "line": scanLines}[o.Documents]
 	if find == nil {
 		if o.Documents != "" && o.Documents != "file" {
-			return nil, fmt.Errorf("documents %q; they are cut by \"file\", \"blank\" or \"line\"",
-				o.Documents)
+			return nil, fmt.Errorf("documents %q; they are cut by \"file\", \"blank\" or \"line\"", o.Documents)
 		}
 		return openFiles(path, files, o)
 	}
@@ -107,14 +105,13 @@ func textFiles(path, pattern string) ([]string, error) {
 	}
 	var files []string
 	// the folder itself may be a link
-	err = filepath.WalkDir(path+string(filepath.Separator),
-		func(name string, d fs.DirEntry, err error) error {
-			if ok, bad := filepath.Match(pattern, filepath.Base(name)); err == nil &&
-				(bad != nil || ok && isFile(name, d)) {
-				files, err = append(files, name), bad
-			}
-			return err
-		})
+	err = filepath.WalkDir(path+string(filepath.Separator), func(name string, d fs.DirEntry, err error) error {
+		if ok, bad := filepath.Match(pattern, filepath.Base(name)); err == nil &&
+			(bad != nil || ok && isFile(name, d)) {
+			files, err = append(files, name), bad
+		}
+		return err
+	})
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("no file matches %s", pattern)
 	}

@@ -11,10 +11,9 @@ import (
 )
 
 // roleNames are what the roles of templates are called in data.
-var roleNames = map[string]string{"human": "user", "gpt": "assistant", "chatgpt": "assistant",
-	"bot": "assistant", "model": "assistant", "observation": "tool", "function": "tool",
-	"function_response": "tool", "tool_response": "tool", "function_call": "assistant",
-	"tool_call": "assistant"}
+var roleNames = map[string]string{"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant",
+	"model": "assistant", "observation": "tool", "function": "tool", "function_response": "tool",
+	"tool_response": "tool", "function_call": "assistant", "tool_call": "assistant"}
 
 // callRoles are roles whose text is a call of a function, or a list of calls, as JSON.
 var callRoles = []string{"function_call", "tool_call"}

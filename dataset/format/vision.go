@@ -37,8 +37,7 @@ func (v *VisionEncoder) EncodeSample(d *dataset.Document) (out []dataset.Sample,
 	}
 	for _, c := range list {
 		if v.MediaMax > 0 && len(c.Media) > v.MediaMax {
-			return nil, fmt.Errorf("sample %q has %d media, over the limit of %d", d.Key, len(c.Media),
-				v.MediaMax)
+			return nil, fmt.Errorf("sample %q has %d media, over the limit of %d", d.Key, len(c.Media), v.MediaMax)
 		}
 		s, err := v.Converse(c)
 		if err != nil {
@@ -105,8 +104,7 @@ func (v *VisionEncoder) expand(ids []int32, loss []bool, media []dataset.Media,
 		s.Media = append(s.Media, m)
 	}
 	if len(media) > 0 {
-		return s, fmt.Errorf("the chat template wrote no mark for %s; it may be one for text only",
-			media[0].Key)
+		return s, fmt.Errorf("the chat template wrote no mark for %s; it may be one for text only", media[0].Key)
 	}
 	return s, nil
 }

@@ -29,8 +29,7 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "texts and pages in archives of the web (WARC, WET)",
 	Kind: dataset.KindText,
 	Match: func(path string, head []byte) bool {
-		return HasSuffix(plainName(path), ".warc", ".wet") || bytes.HasPrefix(plainHead(head),
-			[]byte(warcMagic))
+		return HasSuffix(plainName(path), ".warc", ".wet") || bytes.HasPrefix(plainHead(head), []byte(warcMagic))
 	},
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {
 		f, err := openMembers(path)

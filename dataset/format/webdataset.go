@@ -18,8 +18,7 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "webdataset's tar shards (.tar, .tar.gz, .tar.zst): samples of several files",
 	Kind: dataset.KindParts,
 	Match: func(path string, head []byte) bool {
-		return HasSuffix(path, shardSuffixes...) ||
-			len(head) >= tarBlock && string(head[257:262]) == "ustar"
+		return HasSuffix(path, shardSuffixes...) || len(head) >= tarBlock && string(head[257:262]) == "ustar"
 	},
 	Open: func(path string, o dataset.Options) (dataset.Source, error) { return openShard(path, o) },
 	Write: func(dir string, docs []dataset.Document) (path string, o dataset.Options, err error) {

@@ -73,12 +73,10 @@ func lowCases() []Case {
 				Call: func(g *gen) *kernels.Call {
 					return &kernels.Call{In: tensors{g.uneven(m, k), g.uneven(n, k), g.act(n)},
 						Out: tensors{g.raw(g.a, m, n)}, Attr: at(false)}
-				}}, Case{Op: kernels.LowLinearDX, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(
-				g *gen) *kernels.Call {
+				}}, Case{Op: kernels.LowLinearDX, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(n, k)},
 					Out: tensors{g.raw(g.a, m, k)}, Attr: at(false)}
-			}}, Case{Op: kernels.LowLinearDW, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(
-				g *gen) *kernels.Call {
+			}}, Case{Op: kernels.LowLinearDW, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(m, k)}, Out: tensors{g.f32(n, k)},
 					Attr: at(true)}
 			}})

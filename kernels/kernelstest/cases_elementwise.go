@@ -17,28 +17,27 @@ func elementwiseCases() []Case {
 		l = append(l, Case{Op: kernels.SwiGLU, Name: name, Tol: 1e-6, Why: "one exponential and one quotient",
 			Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.normal(g.a, 3, n), g.act(n)}, Out: tensors{g.raw(g.a, n)}}
-			}},
-			Case{Op: kernels.SwiGLUBwd, Name: name, Tol: 1e-6, Why: "one exponential and one quotient",
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.act(n), g.normal(g.a, 3, n), g.act(n)},
-						Out: tensors{g.raw(g.a, n), g.raw(g.a, n)}}
-				}}, Case{Op: kernels.Sum, Name: name + "x3", Why: "float32 in operand order", Call: func(
-				g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(n), g.act(n), g.act(n)}, Out: tensors{g.raw(g.a, n)}}
-			}}, Case{Op: kernels.Mul, Name: name, Why: "one product", Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(n), g.act(n)}, Out: tensors{g.raw(g.a, n)}}
-			}}, Case{Op: kernels.Scale, Name: name, Why: "one product with a factor rounded to float32", Call: func(
-				g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.raw(g.a, n)},
-					Attr: kernels.Attr{F: [2]float64{0.3}}}
-			}}, Case{Op: kernels.AddTo, Name: name + "add", Why: "one sum", Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.f32(n)}, Attr: accumulate(0)}
-			}}, Case{Op: kernels.AddTo, Name: name + "set", Why: "a copy", Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.raw(tensor.F32, n)}}
-			}}, Case{Op: kernels.SumSquares, Name: name, Tol: 1e-12, Why: "float64 sums", Types: onlyF32, Call: func(
-				g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.f32(n)}, Out: tensors{g.raw(tensor.F64, 1)}}
-			}}, optimCase(kernels.AdamW, n, 3), optimCase(kernels.SGD, n, 2), optimCase(kernels.Lion, n, 2))
+			}}, Case{Op: kernels.SwiGLUBwd, Name: name, Tol: 1e-6, Why: "one exponential and one quotient", Call: func(
+			g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(n), g.normal(g.a, 3, n), g.act(n)},
+				Out: tensors{g.raw(g.a, n), g.raw(g.a, n)}}
+		}}, Case{Op: kernels.Sum, Name: name + "x3", Why: "float32 in operand order", Call: func(
+			g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(n), g.act(n), g.act(n)}, Out: tensors{g.raw(g.a, n)}}
+		}}, Case{Op: kernels.Mul, Name: name, Why: "one product", Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(n), g.act(n)}, Out: tensors{g.raw(g.a, n)}}
+		}}, Case{Op: kernels.Scale, Name: name, Why: "one product with a factor rounded to float32", Call: func(
+			g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.raw(g.a, n)},
+				Attr: kernels.Attr{F: [2]float64{0.3}}}
+		}}, Case{Op: kernels.AddTo, Name: name + "add", Why: "one sum", Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.f32(n)}, Attr: accumulate(0)}
+		}}, Case{Op: kernels.AddTo, Name: name + "set", Why: "a copy", Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.raw(tensor.F32, n)}}
+		}}, Case{Op: kernels.SumSquares, Name: name, Tol: 1e-12, Why: "float64 sums", Types: onlyF32, Call: func(
+			g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.f32(n)}, Out: tensors{g.raw(tensor.F64, 1)}}
+		}}, optimCase(kernels.AdamW, n, 3), optimCase(kernels.SGD, n, 2), optimCase(kernels.Lion, n, 2))
 	}
 	return l
 }

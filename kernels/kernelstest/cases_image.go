@@ -88,8 +88,7 @@ func frozenCases() []Case {
 					Attr: kernels.Attr{F: [2]float64{1e-5}}}
 			}}, Case{Op: kernels.FrozenNormDX, Name: name, Tol: 4e-7, Why: "two products", Call: func(
 			g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, c), g.act(c), g.positive(1, c)},
-				Out: tensors{g.raw(g.a, t, c)}}
+			return &kernels.Call{In: tensors{g.act(t, c), g.act(c), g.positive(1, c)}, Out: tensors{g.raw(g.a, t, c)}}
 		}})
 	}
 	return l

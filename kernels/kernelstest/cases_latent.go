@@ -14,8 +14,7 @@ func latentCases() (l []Case) {
 			return &kernels.Call{In: tensors{g.act(t, 1, r), g.act(t, h, n)}, Out: tensors{g.raw(g.a, t, h, r+n)}}
 		}}, Case{Op: kernels.JoinHeadsBwd, Name: fmt.Sprint(
 			c), Tol: 1e-6, Why: "float32 sums of up to 16", Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, h, r+n)},
-				Out: tensors{g.raw(g.a, t, 1, r), g.raw(g.a, t, h, n)}}
+			return &kernels.Call{In: tensors{g.act(t, h, r+n)}, Out: tensors{g.raw(g.a, t, 1, r), g.raw(g.a, t, h, n)}}
 		}})
 	}
 	return l

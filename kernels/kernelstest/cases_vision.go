@@ -122,12 +122,11 @@ func turnCases() []Case {
 			Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(t, h, 2*r), g.act(t, h, 2*r), g.ids(t, 0, 2)},
 					Out: tensors{g.raw(tensor.F32, r)}}
-			}},
-			Case{Op: kernels.TurnDW, Name: name + "acc", Tol: 2e-6, Why: "float32 sums over 80 pairs",
-				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.act(t, h, 2*r), g.act(t, h, 2*r), g.ids(t, 0, 2)},
-						Out: tensors{g.f32(r)}, Attr: accumulate(0)}
-				}})
+			}}, Case{Op: kernels.TurnDW, Name: name + "acc", Tol: 2e-6, Why: "float32 sums over 80 pairs", Call: func(
+			g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(t, h, 2*r), g.act(t, h, 2*r), g.ids(t, 0, 2)},
+				Out: tensors{g.f32(r)}, Attr: accumulate(0)}
+		}})
 	}
 	return l
 }

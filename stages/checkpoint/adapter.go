@@ -110,8 +110,7 @@ func OpenAdapter(dir string) (*File, error) { return OpenFile(filepath.Join(dir,
 func NewAdapterWriter(dir string, c AdapterConfig, tensors []Info) (Sink, error) {
 	for _, t := range tensors {
 		if len(t.Name) <= len(AdapterPrefix) || t.Name[:len(AdapterPrefix)] != AdapterPrefix {
-			return nil, fmt.Errorf("%s: tensor %s: PEFT's names begin with %s", dir, quoteOdd(t.Name),
-				AdapterPrefix)
+			return nil, fmt.Errorf("%s: tensor %s: PEFT's names begin with %s", dir, quoteOdd(t.Name), AdapterPrefix)
 		}
 	}
 	text, err := c.encode()

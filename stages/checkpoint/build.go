@@ -309,19 +309,18 @@ func PartsOf(src Source, t Info, offset int64) ([]Part, error) {
 	}
 	var out []Part
 	add := func(box [][2]int, n int64) {
-		out = append(out, Part{Name: t.Name, Offset: offset, Bytes: n,
-			Fill: func(put func([]byte) error) error {
-				buf, _ := buffers.Get().(*[]byte)
-				if buf == nil || int64(cap(*buf)) < n {
-					buf = new([]byte)
-					*buf = make([]byte, n)
-				}
-				defer buffers.Put(buf)
-				if err := src.ReadRanges(t.Name, box, (*buf)[:n]); err != nil {
-					return err
-				}
-				return put((*buf)[:n])
-			}})
+		out = append(out, Part{Name: t.Name, Offset: offset, Bytes: n, Fill: func(put func([]byte) error) error {
+			buf, _ := buffers.Get().(*[]byte)
+			if buf == nil || int64(cap(*buf)) < n {
+				buf = new([]byte)
+				*buf = make([]byte, n)
+			}
+			defer buffers.Put(buf)
+			if err := src.ReadRanges(t.Name, box, (*buf)[:n]); err != nil {
+				return err
+			}
+			return put((*buf)[:n])
+		}})
 		offset += n
 	}
 	var cut func(box [][2]int, axis int, n int64)

@@ -66,8 +66,7 @@ func RemovePartial(dir string) error {
 // FixedFile is a file that is known whole.
 func FixedFile(path string, data []byte) Planned {
 	return Planned{Path: path, Size: int64(len(data)), Rest: func([]uint32) []Fixed {
-		return []Fixed{{0,
-			data}}
+		return []Fixed{{0, data}}
 	}}
 }
 

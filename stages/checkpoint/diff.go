@@ -27,9 +27,8 @@ func (d Difference) String() string {
 		return fmt.Sprintf("%s: %s %v, then %s %v", d.Name, d.A.DType, d.A.Shape, d.B.DType, d.B.Shape)
 	}
 	if d.A.DType != d.B.DType {
-		return fmt.Sprintf("%s: %d elements differ, by at most %g, beyond rounding (%s, then %s)", d.Name,
-			d.Count, d.Max,
-			d.A.DType, d.B.DType)
+		return fmt.Sprintf("%s: %d elements differ, by at most %g, beyond rounding (%s, then %s)", d.Name, d.Count,
+			d.Max, d.A.DType, d.B.DType)
 	}
 	return fmt.Sprintf("%s: %d elements differ, by at most %g", d.Name, d.Count, d.Max)
 }

@@ -167,10 +167,8 @@ func ReadSmall(root folder, name string, limit int64) ([]byte, error) {
 func (d *Dir) openSingle(root folder) error {
 	f, err := openIn(root, d.names.single)
 	if errors.Is(err, os.ErrNotExist) {
-		return &Error{File: d.path, Fault: Missing, Why: fmt.Sprintf("neither %s nor %s is here",
-			d.names.single,
-			d.names.index),
-			Try: "convert other formats with: lfactor ckpt convert"}
+		return &Error{File: d.path, Fault: Missing, Why: fmt.Sprintf("neither %s nor %s is here", d.names.single,
+			d.names.index), Try: "convert other formats with: lfactor ckpt convert"}
 	}
 	if err != nil {
 		return err
@@ -205,8 +203,7 @@ func (d *Dir) openShard(root folder, file string, tensors []string, index map[st
 	f, err := openIn(root, file)
 	if errors.Is(err, os.ErrNotExist) {
 		return &Error{File: filepath.Join(d.path, file), Fault: Missing,
-			Why: fmt.Sprintf("the index places %d tensors in it, %s first", len(tensors),
-				quoteOdd(tensors[0]))}
+			Why: fmt.Sprintf("the index places %d tensors in it, %s first", len(tensors), quoteOdd(tensors[0]))}
 	}
 	if err != nil {
 		return err
@@ -216,8 +213,7 @@ func (d *Dir) openShard(root folder, file string, tensors []string, index map[st
 	for _, name := range tensors {
 		t, ok := f.ByName[name]
 		if !ok {
-			errs = append(errs, &Error{File: f.Path, Tensor: name, Fault: Missing,
-				Why: "the index places it here"})
+			errs = append(errs, &Error{File: f.Path, Tensor: name, Fault: Missing, Why: "the index places it here"})
 			continue
 		}
 		d.tensors[name] = t

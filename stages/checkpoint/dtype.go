@@ -125,8 +125,7 @@ func FloatDecoder(d DType) (int, func([]byte) float64) {
 		}
 	case F16:
 		return 2, func(b []byte) float64 {
-			return smallFloat(uint64(binary.LittleEndian.Uint16(b)), 5,
-				10, true)
+			return smallFloat(uint64(binary.LittleEndian.Uint16(b)), 5, 10, true)
 		}
 	case F8E5M2:
 		return 1, func(b []byte) float64 { return smallFloat(uint64(b[0]), 5, 2, true) }

@@ -185,8 +185,7 @@ func (f *File) wrap(name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return &Error{File: f.Path, Tensor: name, Fault: Truncated, Why: "the file ended while it was read",
-			Err: err}
+		return &Error{File: f.Path, Tensor: name, Fault: Truncated, Why: "the file ended while it was read", Err: err}
 	}
 	return fmt.Errorf("%s: reading %s: %w", f.Path, name, err)
 }

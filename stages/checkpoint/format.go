@@ -38,8 +38,7 @@ func Detect(dir string) (Format, error) {
 		}
 		names = append(names, f.Name)
 	}
-	return Format{}, &Error{File: dir, Fault: Missing, Why: "no checkpoint that is known: " +
-		strings.Join(names, ", ")}
+	return Format{}, &Error{File: dir, Fault: Missing, Why: "no checkpoint that is known: " + strings.Join(names, ", ")}
 }
 
 // copyBytes bounds what Copy holds in memory, unless a single row of a tensor is larger.

@@ -182,8 +182,7 @@ func (h *header) place(path string, data, size int64) error {
 		t.Offset += data
 	}
 	if next != size-data {
-		return &Error{File: path, Fault: Malformed,
-			Why: fmt.Sprintf("%d bytes after the last tensor", size-data-next)}
+		return &Error{File: path, Fault: Malformed, Why: fmt.Sprintf("%d bytes after the last tensor", size-data-next)}
 	}
 	return nil
 }

@@ -135,9 +135,8 @@ func (j *Journal) hold() error {
 	}
 	if machine.LockFile(f) {
 		f.Close()
-		return fmt.Errorf("%s is held by another process, which converts to the same destination: wait "+
-			"for it, or name "+
-			"another destination", j.path)
+		return fmt.Errorf("%s is held by another process, which converts to the same destination: wait for it, "+
+			"or name another destination", j.path)
 	}
 	j.f = f
 	return nil
@@ -156,8 +155,7 @@ func (j *Journal) read(text string) {
 		}
 		var p partAt
 		var crc uint32
-		if n, err := fmt.Sscanf(said, "%d %d %d "+
-			"%x", &p.file, &p.offset, &p.bytes, &crc); n == 4 && err == nil {
+		if n, err := fmt.Sscanf(said, "%d %d %d %x", &p.file, &p.offset, &p.bytes, &crc); n == 4 && err == nil {
 			j.done[p] = crc
 		}
 	}

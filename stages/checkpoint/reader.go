@@ -111,8 +111,7 @@ func readManifest(root *os.Root) (*manifest, error) {
 		text, err := ReadSmall(root, name, limit)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, &Error{File: filepath.Join(root.Name(), name), Fault: Missing,
-				Why: "a checkpoint has this file; a save that was interrupted may not",
-				Try: "take an older step"}
+				Why: "a checkpoint has this file; a save that was interrupted may not", Try: "take an older step"}
 		}
 		if err != nil {
 			return nil, err
@@ -177,8 +176,7 @@ func (r *Reader) open(s Shard) (*File, error) {
 			Try: "take an older step"}
 	case err == nil && info.Size() < s.Bytes:
 		return nil, &Error{File: path, Fault: Truncated, Tensor: firstKey(pieces),
-			Why: fmt.Sprintf("%d bytes, the manifest says %d", info.Size(), s.Bytes),
-			Try: "take an older step"}
+			Why: fmt.Sprintf("%d bytes, the manifest says %d", info.Size(), s.Bytes), Try: "take an older step"}
 	case err == nil && info.Size() != s.Bytes:
 		return nil, &Error{File: path, Fault: Altered, Why: fmt.Sprintf("%d bytes, the manifest says %d",
 			info.Size(), s.Bytes), Try: "take an older step"}
@@ -199,8 +197,7 @@ func (r *Reader) open(s Shard) (*File, error) {
 // hosts.
 func (r *Reader) elsewhere(file string) string {
 	var places map[string][]string
-	if raw, ok := r.m.Sections[PlacesSection]; !ok || json.Unmarshal(raw, &places) != nil ||
-		len(places[file]) == 0 {
+	if raw, ok := r.m.Sections[PlacesSection]; !ok || json.Unmarshal(raw, &places) != nil || len(places[file]) == 0 {
 		return ""
 	}
 	return ", and it was written to " + strings.Join(places[file], " and ")

@@ -95,8 +95,7 @@ func (s *Save) WriteShard(name string, pieces []Piece, data func(i int) ([]byte,
 	path := filepath.Join(s.tmp(), name)
 	fail := func(err error) (Shard, error) { return Shard{}, fmt.Errorf("%s: %w", path, err) }
 	if !localShardName.MatchString(name) {
-		return fail(errors.New("a shard's name has letters, digits, '.', '_' and '-', and ends in " +
-			".safetensors"))
+		return fail(errors.New("a shard's name has letters, digits, '.', '_' and '-', and ends in .safetensors"))
 	}
 	at := map[string]int{}
 	infos := make([]Info, len(pieces))
@@ -173,8 +172,7 @@ func (s *Save) Settle(text []byte) error {
 
 // Publish moves latest to the checkpoint that Settle has written.
 func (s *Save) Publish() error {
-	if err := replaceFile(s.fs, filepath.Join(s.root, latestName),
-		[]byte(stepName(s.step)+"\n")); err != nil {
+	if err := replaceFile(s.fs, filepath.Join(s.root, latestName), []byte(stepName(s.step)+"\n")); err != nil {
 		return err
 	}
 	_ = s.fs.RemoveAll(s.old()) // what stays is swept by the next Begin

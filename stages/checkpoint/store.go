@@ -61,8 +61,7 @@ func latestStep(root string) (string, error) {
 	name := strings.TrimSpace(string(text))
 	if !stepPattern.MatchString(name) {
 		return "", &Error{File: filepath.Join(root, latestName), Fault: Malformed,
-			Why: fmt.Sprintf("names %q, which is not a step", name),
-			Try: "write the step to go on from into it"}
+			Why: fmt.Sprintf("names %q, which is not a step", name), Try: "write the step to go on from into it"}
 	}
 	return name, nil
 }
@@ -106,8 +105,7 @@ func List(root string) ([]Entry, error) {
 		if step < 0 || !e.IsDir() {
 			continue
 		}
-		out = append(out, inspect(Entry{Step: step, Path: filepath.Join(root, e.Name()),
-			Latest: e.Name() == latest}))
+		out = append(out, inspect(Entry{Step: step, Path: filepath.Join(root, e.Name()), Latest: e.Name() == latest}))
 	}
 	slices.SortFunc(out, func(a, b Entry) int { return sign(b.Step - a.Step) })
 	return out, nil

@@ -254,8 +254,7 @@ func (c *Client) retry(ctx context.Context, f func() error) error {
 	for n := 0; ; n++ {
 		err := f()
 		var status *statusError
-		if err == nil || ctx.Err() != nil || errors.As(err, &status) && !status.again() ||
-			n+1 == attemptsMax {
+		if err == nil || ctx.Err() != nil || errors.As(err, &status) && !status.again() || n+1 == attemptsMax {
 			return ended(err)
 		}
 		if err := c.pause(ctx, n, err); err != nil {
@@ -274,8 +273,7 @@ func ended(err error) error {
 }
 
 // ask gets or posts JSON, and reads JSON.
-func (c *Client) ask(ctx context.Context, what, method, path string, body io.ReadSeeker, kind string,
-	into any) error {
+func (c *Client) ask(ctx context.Context, what, method, path string, body io.ReadSeeker, kind string, into any) error {
 	return c.retry(ctx, func() error {
 		var from io.Reader
 		if body != nil {

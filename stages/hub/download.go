@@ -98,8 +98,7 @@ type listing struct {
 
 // Patterns are the files that a model needs: weights in safetensors, or PyTorch's where there are none,
 // and what lies beside them.
-var Patterns = []string{"*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py",
-	"LICENSE*",
+var Patterns = []string{"*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py", "LICENSE*",
 	"README.md"}
 
 // Get brings a revision of a repository into the cache and gives the directory of its snapshot. Files are
@@ -148,8 +147,7 @@ func (l *listing) check(what string) error {
 			return exit.With(fmt.Errorf("%s: file name %q leaves the directory", what, f.Path), exit.Corrupt)
 		}
 		if !hashName.MatchString(f.etag()) || f.size() < 0 {
-			return exit.With(fmt.Errorf("%s: %s has no size and hash in the hub's list", what, f.Path),
-				exit.Corrupt)
+			return exit.With(fmt.Errorf("%s: %s has no size and hash in the hub's list", what, f.Path), exit.Corrupt)
 		}
 	}
 	return nil
@@ -161,8 +159,7 @@ func (l *listing) chosen(patterns []string) (out []file) {
 	if usual {
 		patterns = Patterns
 		if !slices.ContainsFunc(l.Files, func(f file) bool {
-			return strings.HasSuffix(f.Path,
-				".safetensors")
+			return strings.HasSuffix(f.Path, ".safetensors")
 		}) {
 			patterns = append(slices.Clone(patterns), "*.bin", "*.gguf")
 		}

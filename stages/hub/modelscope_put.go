@@ -34,8 +34,7 @@ type scopeAnswer struct {
 
 // put makes a commit as ModelScope's own package does: contents that the hub has not are sent to where it says, and
 // small texts are in the commit.
-func (s modelScope) put(ctx context.Context, c *Client, r Repo, files []local, message string,
-	private bool) (sent int,
+func (s modelScope) put(ctx context.Context, c *Client, r Repo, files []local, message string, private bool) (sent int,
 	commit string, err error) {
 	there, err := s.make(ctx, c, r, private)
 	if err != nil {
@@ -46,8 +45,7 @@ func (s modelScope) put(ctx context.Context, c *Client, r Repo, files []local, m
 	}
 	var actions []map[string]any
 	for _, f := range files {
-		a := map[string]any{"action": "create", "path": f.name, "size": f.size, "type": "lfs",
-			"sha256":  f.sum,
+		a := map[string]any{"action": "create", "path": f.name, "size": f.size, "type": "lfs", "sha256": f.sum,
 			"content": "", "encoding": ""}
 		if there[f.name] {
 			a["action"] = "update"
@@ -68,8 +66,7 @@ func (s modelScope) put(ctx context.Context, c *Client, r Repo, files []local, m
 }
 
 // make makes the repository where it is not there, and tells which files it has.
-func (s modelScope) make(ctx context.Context, c *Client, r Repo, private bool) (there map[string]bool,
-	err error) {
+func (s modelScope) make(ctx context.Context, c *Client, r Repo, private bool) (there map[string]bool, err error) {
 	there = map[string]bool{}
 	l, err := s.list(ctx, c, r)
 	for _, f := range l.Files {
@@ -84,10 +81,8 @@ func (s modelScope) make(ctx context.Context, c *Client, r Repo, private bool) (
 	if private {
 		see = scopePrivate
 	}
-	return there, s.say(ctx, c, "making "+r.Name, http.MethodPost, "/api/v1/models",
-		map[string]any{"Path": owner,
-			"Name": name, "Visibility": see, "License": "", "ChineseName": "", "OriginalModelId": "",
-			"TrainId": ""}, nil)
+	return there, s.say(ctx, c, "making "+r.Name, http.MethodPost, "/api/v1/models", map[string]any{"Path": owner,
+		"Name": name, "Visibility": see, "License": "", "ChineseName": "", "OriginalModelId": "", "TrainId": ""}, nil)
 }
 
 // say asks, and gives an error for an answer that says no.
@@ -106,8 +101,7 @@ func (modelScope) say(ctx context.Context, c *Client, what, method, path string,
 // of is what an answer has.
 func (a scopeAnswer) of(what string, into any) error {
 	if a.Code != http.StatusOK || a.Success != nil && !*a.Success {
-		return exit.With(fmt.Errorf("%s: the hub answers %d %s", what, a.Code, plain(a.Message)),
-			exit.Unreachable)
+		return exit.With(fmt.Errorf("%s: the hub answers %d %s", what, a.Code, plain(a.Message)), exit.Unreachable)
 	}
 	if into == nil {
 		return nil
@@ -140,8 +134,7 @@ func (s modelScope) contents(ctx context.Context, c *Client, r Repo, files []loc
 		return 0, nil
 	}
 	var answer struct{ Objects []object }
-	if err := s.say(ctx, c, r.Name, http.MethodPost,
-		"/api/v1/repos/models/"+r.Name+"/info/lfs/objects/batch",
+	if err := s.say(ctx, c, r.Name, http.MethodPost, "/api/v1/repos/models/"+r.Name+"/info/lfs/objects/batch",
 		map[string]any{"operation": "upload", "objects": objects}, &answer); err != nil {
 		return 0, err
 	}
@@ -149,8 +142,7 @@ func (s modelScope) contents(ctx context.Context, c *Client, r Repo, files []loc
 		f, known := at[o.OID]
 		switch {
 		case !known:
-			return sent, exit.With(fmt.Errorf("%s: the hub asks for %q, which is not put", r.Name, o.OID),
-				exit.Corrupt)
+			return sent, exit.With(fmt.Errorf("%s: the hub asks for %q, which is not put", r.Name, o.OID), exit.Corrupt)
 		case o.Actions.Upload == nil:
 			continue
 		}
@@ -165,8 +157,7 @@ func (s modelScope) contents(ctx context.Context, c *Client, r Repo, files []loc
 // send puts a file's contents, with the token, as ModelScope's package does: only to the hub itself, or by TLS.
 func (modelScope) send(ctx context.Context, c *Client, f local, href string) error {
 	if !strings.HasPrefix(href, c.Endpoint+"/") && !strings.HasPrefix(href, "https://") {
-		return exit.With(fmt.Errorf("%s: the hub wants it at %q, without TLS", f.name, plain(href)),
-			exit.Corrupt)
+		return exit.With(fmt.Errorf("%s: the hub wants it at %q, without TLS", f.name, plain(href)), exit.Corrupt)
 	}
 	return c.retry(ctx, func() error {
 		in, err := os.Open(f.path)

@@ -129,9 +129,8 @@ func (c *Client) send(ctx context.Context, what, path string, body any, kind str
 // make makes the repository; one that is there is left as it is.
 func (c *Client) make(ctx context.Context, r Repo, private bool) error {
 	owner, name, _ := strings.Cut(r.Name, "/")
-	err := c.send(ctx, "making "+r.Name, "/api/repos/create", map[string]any{"name": name,
-		"organization": owner,
-		"private":      private, "type": "model"}, "application/json", nil)
+	err := c.send(ctx, "making "+r.Name, "/api/repos/create", map[string]any{"name": name, "organization": owner,
+		"private": private, "type": "model"}, "application/json", nil)
 	var status *statusError
 	if errors.As(err, &status) && status.code == http.StatusConflict {
 		return nil
@@ -170,11 +169,9 @@ func (c *Client) modes(ctx context.Context, r Repo, files []local) error {
 			case mode[f.name] == "lfs":
 				f.lfs = true
 			case mode[f.name] != "regular":
-				return exit.With(fmt.Errorf("%s: the hub does not say how it keeps %s", r.Name, f.name),
-					exit.Corrupt)
+				return exit.With(fmt.Errorf("%s: the hub does not say how it keeps %s", r.Name, f.name), exit.Corrupt)
 			case f.size > regularBytes:
-				return exit.With(fmt.Errorf("%s: the hub wants %s, of %d bytes, in the commit itself",
-					r.Name, f.name,
+				return exit.With(fmt.Errorf("%s: the hub wants %s, of %d bytes, in the commit itself", r.Name, f.name,
 					f.size), exit.Unreachable)
 			}
 		}
@@ -225,9 +222,8 @@ func (c *Client) contents(ctx context.Context, r Repo, files []local) (sent int,
 			Objects  []object
 		}
 		err := c.send(ctx, r.Name, "/"+r.Name+".git/info/lfs/objects/batch",
-			map[string]any{"operation": "upload",
-				"transfers": []string{"basic", "multipart"}, "objects": part, "hash_algo": "sha256",
-				"ref": map[string]string{"name": r.Revision}}, lfsKind, &answer)
+			map[string]any{"operation": "upload", "transfers": []string{"basic", "multipart"}, "objects": part,
+				"hash_algo": "sha256", "ref": map[string]string{"name": r.Revision}}, lfsKind, &answer)
 		if err != nil {
 			return sent, err
 		}
@@ -239,8 +235,7 @@ func (c *Client) contents(ctx context.Context, r Repo, files []local) (sent int,
 			f, known := at[o.OID]
 			switch {
 			case o.Error != nil:
-				return sent, exit.With(fmt.Errorf("%s: %s: the hub refuses it: %s", r.Name, f.name,
-					o.Error.Message),
+				return sent, exit.With(fmt.Errorf("%s: %s: the hub refuses it: %s", r.Name, f.name, o.Error.Message),
 					exit.Unreachable)
 			case !known:
 				return sent, exit.With(fmt.Errorf("%s: the hub asks for %q, which is not put", r.Name, o.OID),
@@ -289,8 +284,7 @@ func (c *Client) inParts(ctx context.Context, f local, up *action, size int64) e
 			}
 		}
 		if to == "" {
-			return exit.With(fmt.Errorf("%s: the hub gives no address for part %d of %d", f.name, i+1, n),
-				exit.Corrupt)
+			return exit.With(fmt.Errorf("%s: the hub gives no address for part %d of %d", f.name, i+1, n), exit.Corrupt)
 		}
 		from := int64(i) * size
 		tag, err := c.put(ctx, f, to, from, min(size, f.size-from))
@@ -347,8 +341,7 @@ func (c *Client) commit(ctx context.Context, r Repo, files []local, message stri
 	var lines bytes.Buffer
 	add := json.NewEncoder(&lines)
 	entry := func(key string, value any) error {
-		return add.Encode(map[string]any{"key": key,
-			"value": value})
+		return add.Encode(map[string]any{"key": key, "value": value})
 	}
 	if err := entry("header", map[string]string{"summary": message, "description": ""}); err != nil {
 		return "", err

@@ -42,15 +42,12 @@ func (t *Trainer) Fits(s State) error {
 	shapes := t.Shapes()
 	for name, shape := range shapes {
 		v := s.Moments[name]
-		if len(v) != tensor.Len(shape) || slices.ContainsFunc(v,
-			func(x float32) bool { return !finite(float64(x)) }) {
-			return fmt.Errorf("%s: the optimizer's numbers are none, or are not as many as those of %v",
-				name, shape)
+		if len(v) != tensor.Len(shape) || slices.ContainsFunc(v, func(x float32) bool { return !finite(float64(x)) }) {
+			return fmt.Errorf("%s: the optimizer's numbers are none, or are not as many as those of %v", name, shape)
 		}
 	}
 	if s.Steps < 0 || len(s.Moments) != len(shapes) {
-		return fmt.Errorf("the optimizer's state is of %d steps and %d tensors, and not of %d", s.Steps,
-			len(s.Moments),
+		return fmt.Errorf("the optimizer's state is of %d steps and %d tensors, and not of %d", s.Steps, len(s.Moments),
 			len(shapes))
 	}
 	return nil

@@ -73,8 +73,7 @@ func (t *Trainer) norm(slot int) float64 {
 	sum, part := 0.0, tensor.Make(tensor.F64, 1)
 	for _, p := range t.params {
 		g := t.slice(t.run.Grads[p.Name], slot)
-		t.run.Backend.Run(&kernels.Call{Op: kernels.SumSquares, In: []*tensor.Tensor{g},
-			Out: []*tensor.Tensor{part}})
+		t.run.Backend.Run(&kernels.Call{Op: kernels.SumSquares, In: []*tensor.Tensor{g}, Out: []*tensor.Tensor{part}})
 		t.run.Backend.Sync()
 		sum += part.F64()[0]
 		g.Release()

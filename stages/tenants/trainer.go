@@ -281,8 +281,7 @@ func (t *Trainer) record(s shape, keep int) *grad.Trace {
 				return tensor.F32, grad.RecomputeFull
 			}
 			return tensor.F32, grad.RecomputeNone
-		},
-		Frozen: func(name string) bool { return !adapter(name) }}, rec, family.Stage{To: len(t.m.Blocks)})
+		}, Frozen: func(name string) bool { return !adapter(name) }}, rec, family.Stage{To: len(t.m.Blocks)})
 }
 
 // sized rounds a number of rows up to a class: the least power of two or three quarters of one, from 16 on.
@@ -322,12 +321,9 @@ func (t *Trainer) data(tr *grad.Trace, works []*Work, rows int) (map[string]*ten
 		targets[i] = -1
 	}
 	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, rows),
-		"targets":      tensor.Of(tensor.I32, targets, rows),
-		"positions":    tensor.Of(tensor.I32, positions, rows),
-		"positions3":   tensor.Of(tensor.I32, places, rows, 3),
-		"cu_seqlens":   tensor.Of(tensor.I32, cu, len(cu)),
-		"cu_seqlens_k": tensor.Of(tensor.I32, cu, len(cu)), "adapters.off": tensor.Of(tensor.I32, off,
-			len(off))}
+		"targets": tensor.Of(tensor.I32, targets, rows), "positions": tensor.Of(tensor.I32, positions, rows),
+		"positions3": tensor.Of(tensor.I32, places, rows, 3), "cu_seqlens": tensor.Of(tensor.I32, cu, len(cu)),
+		"cu_seqlens_k": tensor.Of(tensor.I32, cu, len(cu)), "adapters.off": tensor.Of(tensor.I32, off, len(off))}
 	if kinds := t.m.Kinds(ids); kinds != nil {
 		all[block.KindsOf] = kinds
 	}
@@ -392,8 +388,7 @@ func (t *Trainer) Write(slot int, put func(name string, shape []int) ([]float32,
 		}
 		if len(v) != tensor.Len(p.Shape[1:]) || slices.ContainsFunc(v,
 			func(x float32) bool { return !finite(float64(x)) }) {
-			return fmt.Errorf("%s: its numbers are none, or are not as many as those of %v", p.Name,
-				p.Shape[1:])
+			return fmt.Errorf("%s: its numbers are none, or are not as many as those of %v", p.Name, p.Shape[1:])
 		}
 		all[p.Name] = v
 	}

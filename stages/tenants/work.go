@@ -59,8 +59,7 @@ func (w *Work) check(vocab, rows int) error {
 			return fmt.Errorf("clip is %v, and not how far a ratio may be below and above 1", w.Clip)
 		}
 	default:
-		return fmt.Errorf("the loss is %.40q, and none of %s, %s and %s", w.Loss, CrossEntropy,
-			ImportanceSampling, PPO)
+		return fmt.Errorf("the loss is %.40q, and none of %s, %s and %s", w.Loss, CrossEntropy, ImportanceSampling, PPO)
 	}
 	for i, d := range w.Data {
 		n := len(d.Tokens)

@@ -33,8 +33,7 @@ func (m *Trained) NewChat() (c *Chat, err error) {
 	if c.backend, err = m.Backend(); err != nil {
 		return nil, err
 	}
-	if c.gen, err = sample.New(m.Model, m.Lora, tensor.F32, c.backend, tensor.NewPool("chat", 0),
-		m.Fill); err != nil {
+	if c.gen, err = sample.New(m.Model, m.Lora, tensor.F32, c.backend, tensor.NewPool("chat", 0), m.Fill); err != nil {
 		kernels.Close(c.backend)
 		return nil, err
 	}

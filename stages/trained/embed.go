@@ -35,8 +35,7 @@ func aimed(m *family.Model, dir string) {
 }
 
 // poolModes are the keys of sentence-transformers' file for poolings, in the order of objective.Poolings.
-var poolModes = []string{objective.PoolMean: "pooling_mode_mean_tokens",
-	objective.PoolLast: "pooling_mode_lasttoken"}
+var poolModes = []string{objective.PoolMean: "pooling_mode_mean_tokens", objective.PoolLast: "pooling_mode_lasttoken"}
 
 // poolNames are how the file calls them since version 5.4.
 var poolNames = []string{objective.PoolMean: "mean", objective.PoolLast: "lasttoken"}
@@ -70,8 +69,7 @@ func readPooling(dir string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, exit.Usagef("%s: has the pooling %s, and there are mean and last here", path,
-		strings.Join(on, ", "))
+	return 0, exit.Usagef("%s: has the pooling %s, and there are mean and last here", path, strings.Join(on, ", "))
 }
 
 // Embedder gives texts vectors of length 1. It is for one goroutine.
@@ -152,10 +150,9 @@ func (e *Exporter) sentence(dst string) error {
 	}
 	for path, v := range map[string]any{ //lfvet:order each by itself
 		"modules.json": []module{{0, "0", "", own + "Transformer"}, {1, "1", poolFolder, own + "Pooling"},
-			{2, "2", "2_Normalize", own + "Normalize"}},
-		poolFolder + "/config.json": pool, "2_Normalize/config.json": map[string]any{},
-		"sentence_bert_config.json": map[string]any{"max_seq_length": e.Cfg.Run.Data.SeqLen,
-			"do_lower_case": false},
+			{2, "2", "2_Normalize", own + "Normalize"}}, poolFolder + "/config.json": pool,
+		"2_Normalize/config.json": map[string]any{}, "sentence_bert_config.json": map[string]any{
+			"max_seq_length": e.Cfg.Run.Data.SeqLen, "do_lower_case": false},
 		"config_sentence_transformers.json": map[string]any{"model_type": "SentenceTransformer",
 			"similarity_fn_name": "cosine", "prompts": map[string]any{}}} {
 		text, err := json.MarshalIndent(v, "", "  ")

@@ -64,8 +64,7 @@ func (x *Images) FillFrom(mb *family.Microbatch, b *dataset.Batch,
 			}
 			r.grid.Spans = append(r.grid.Spans, [2]int32{s.From, s.To})
 		}
-		mb.Images.Grids, mb.Images.Values = append(mb.Images.Grids, r.grid),
-			append(mb.Images.Values, r.values...)
+		mb.Images.Grids, mb.Images.Values = append(mb.Images.Grids, r.grid), append(mb.Images.Values, r.values...)
 	}
 	mb.IDs = ids
 	return x.V.Check(&mb.Images)
@@ -131,8 +130,7 @@ func (x *Images) decode(m *dataset.Media, n int) (*media.Features, error) {
 
 // grid is what the tower takes features as, without its tokens.
 func (x *Images) grid(m *dataset.Media, f *media.Features) (family.Grid, error) {
-	g := family.Grid{T: f.Grid[0], H: f.Grid[1], W: f.Grid[2], Every: f.Every,
-		Video: m.Kind == dataset.Video}
+	g := family.Grid{T: f.Grid[0], H: f.Grid[1], W: f.Grid[2], Every: f.Every, Video: m.Kind == dataset.Video}
 	if x.V.Tile == 0 {
 		if len(f.Shape) != 2 || f.Width() != x.V.Tower.PatchDim {
 			return g, fmt.Errorf("the processor makes %v of it, and the model takes patches of %d numbers",
@@ -141,8 +139,7 @@ func (x *Images) grid(m *dataset.Media, f *media.Features) (family.Grid, error) 
 		return g, nil
 	}
 	if len(f.Shape) != 4 || f.Shape[2] != x.V.Tile || f.Shape[3] != x.V.Tile {
-		return g, fmt.Errorf("the processor makes %v of it, and the model takes tiles of %d pixels", f.Shape,
-			x.V.Tile)
+		return g, fmt.Errorf("the processor makes %v of it, and the model takes tiles of %d pixels", f.Shape, x.V.Tile)
 	}
 	side := x.V.Tile / x.V.Patch
 	g.T, g.H, g.W = f.Shape[0], side, side

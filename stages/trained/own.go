@@ -37,8 +37,7 @@ func WriteOwn(dst, like string, src checkpoint.Source, st *torch.States) error {
 		return err
 	}
 	if c.Denoises() {
-		return fmt.Errorf("%s is of a model of diffusion or of actions, whose checkpoint is made by "+
-			"training", like)
+		return fmt.Errorf("%s is of a model of diffusion or of actions, whose checkpoint is made by training", like)
 	}
 	m, err := build(c)
 	if err != nil {
@@ -74,10 +73,8 @@ func WriteOwn(dst, like string, src checkpoint.Source, st *torch.States) error {
 		types[t.Name] = w.SourceDType(t.Name)
 	}
 	shard, err := o.write(save, w)
-	err = errors.Join(err, save.Section("config", map[string]string{"model.path": model,
-		"model.init": "random"}),
-		save.Section("state", []float64{float64(updates), 0, 0, 0}),
-		save.Section(ConvertedSection, Converted{types}))
+	err = errors.Join(err, save.Section("config", map[string]string{"model.path": model, "model.init": "random"}),
+		save.Section("state", []float64{float64(updates), 0, 0, 0}), save.Section(ConvertedSection, Converted{types}))
 	if err != nil {
 		return err
 	}
@@ -95,8 +92,7 @@ func (o *owner) write(save *checkpoint.Save, w *family.Weights) (checkpoint.Shar
 	var pieces []checkpoint.Piece
 	var params []*grad.Param
 	for _, p := range o.m.Params(nil) {
-		for _, kind := range []string{checkpoint.Param, checkpoint.Master, checkpoint.ExpAvg,
-			checkpoint.ExpAvgSq} {
+		for _, kind := range []string{checkpoint.Param, checkpoint.Master, checkpoint.ExpAvg, checkpoint.ExpAvgSq} {
 			if o.weights[kind] == nil {
 				continue
 			}

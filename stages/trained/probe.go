@@ -83,8 +83,7 @@ const (
 // scores reports whether a config.json is of a model of rewards.
 func scores(c configs.Model) bool {
 	return slices.ContainsFunc(c.Architectures, func(class string) bool {
-		return strings.HasSuffix(class,
-			scoresClass)
+		return strings.HasSuffix(class, scoresClass)
 	})
 }
 

@@ -59,8 +59,7 @@ func OpenQuiz(dir, checkpoints string, options ...Option) (*Quiz, func(), error)
 		kernels.Close(b)
 		return nil, nil, err
 	}
-	return &Quiz{m: m, gen: gen, template: t, lens: lens},
-		func() { gen.Close(); kernels.Close(b); m.Close() }, nil
+	return &Quiz{m: m, gen: gen, template: t, lens: lens}, func() { gen.Close(); kernels.Close(b); m.Close() }, nil
 }
 
 // Ask is the model's answer to a question about an image, or about none.
@@ -93,8 +92,7 @@ func (q *Quiz) Answer(text string, image []byte, p sample.Params) (string, error
 	p.Stop = append(p.Stop, q.m.stop...)
 	var out strings.Builder
 	stream := q.m.Tokenizer.NewStream(true)
-	err = q.gen.GenerateWith(ids, *pics, p,
-		func(id int32) bool { out.WriteString(stream.Push(id)); return true })
+	err = q.gen.GenerateWith(ids, *pics, p, func(id int32) bool { out.WriteString(stream.Push(id)); return true })
 	out.WriteString(stream.Flush())
 	return strings.Join(strings.Fields(out.String()), " "), err
 }

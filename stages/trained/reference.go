@@ -88,8 +88,7 @@ func (r *Reference) find(key string, n int) ([]float32, error) {
 		return nil, err
 	}
 	if len(v) != 1 || len(v[0]) != n-1 {
-		return nil, fmt.Errorf("what is kept of the reference policy has another form than %d numbers; "+
-			"remove "+
+		return nil, fmt.Errorf("what is kept of the reference policy has another form than %d numbers; remove "+
 			"objective.cache, and it is made again", n-1)
 	}
 	return v[0], nil

@@ -100,8 +100,7 @@ func (r *rewardStep) Open() (curate.Step, error) {
 	case r.Model == "":
 		return nil, &curate.Fault{Key: "model", Why: "is not given", Try: "name the checkpoints of a run"}
 	case r.Tokens < 1:
-		return nil, &curate.Fault{Key: "max_tokens", Why: fmt.Sprintf("%d tokens have no score", r.Tokens),
-			Try: ""}
+		return nil, &curate.Fault{Key: "max_tokens", Why: fmt.Sprintf("%d tokens have no score", r.Tokens), Try: ""}
 	case r.Min == nil && r.Max == nil && r.Column == "":
 		return nil, &curate.Fault{Key: "min", Why: "is not given, and nothing is made of the score",
 			Try: "give min, max or column"}

@@ -34,8 +34,7 @@ func (m *Trained) Template() (*token.Template, error) {
 
 // Engine opens the model for many requests at once, on a processor with all its threads; the second result
 // closes both. A draft model, nil for none, has the same tokens; its weights are copied.
-func (m *Trained) Engine(d tensor.DType, o sample.EngineOptions, draft *Trained) (*sample.Engine, func(),
-	error) {
+func (m *Trained) Engine(d tensor.DType, o sample.EngineOptions, draft *Trained) (*sample.Engine, func(), error) {
 	b, err := kernels.Open(kernels.CPU, kernels.Options{})
 	if err != nil {
 		return nil, nil, err

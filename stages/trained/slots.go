@@ -51,15 +51,14 @@ func (m *Trained) Slots(lora *block.Lora, rows, most int, o sample.EngineOptions
 	for _, p := range m.Model.Params(nil) {
 		own[p.Name] = true
 	}
-	g, err := sample.New(m.Model, lora, tensor.F32, b, tensor.NewPool("slots", 0), func(p *grad.Param,
-		r family.Region,
-		dst []float32) error {
-		if own[p.Name] {
-			return m.Fill(p, r, dst)
-		}
-		clear(dst)
-		return nil
-	})
+	g, err := sample.New(m.Model, lora, tensor.F32, b, tensor.NewPool("slots", 0),
+		func(p *grad.Param, r family.Region, dst []float32) error {
+			if own[p.Name] {
+				return m.Fill(p, r, dst)
+			}
+			clear(dst)
+			return nil
+		})
 	if err == nil {
 		if s.Trainer, err = tenants.New(g, rows, most); err != nil {
 			g.Close()
@@ -182,8 +181,7 @@ func (s *Slots) Load(slot int, dir string, state bool) error {
 		return err
 	}
 	if conf.R != s.alone.Rank || conf.Alpha != s.alone.Alpha || conf.RSLoRA {
-		return fmt.Errorf("%s: its rank is %d and its alpha %g, and the server's %d and %g", dir, conf.R,
-			conf.Alpha,
+		return fmt.Errorf("%s: its rank is %d and its alpha %g, and the server's %d and %g", dir, conf.R, conf.Alpha,
 			s.alone.Rank, s.alone.Alpha)
 	}
 	f, err := checkpoint.OpenAdapter(dir)

@@ -89,21 +89,18 @@ func Open(path, tokenizer string, options ...Option) (*Trained, error) {
 		if hint := hf.Absent(path, os.Getenv); hint != "" {
 			return nil, exit.Usagef("%s", hint)
 		}
-		return nil, exit.With(fmt.Errorf("%s: there is no checkpoint and no Hugging Face directory here",
-			path),
+		return nil, exit.With(fmt.Errorf("%s: there is no checkpoint and no Hugging Face directory here", path),
 			exit.Corrupt)
 	}
 	if how.average {
-		return nil, exit.Usagef("%s has one set of weights: an average is read from the checkpoints of a "+
-			"run "+
-			"that keeps one", path)
+		return nil, exit.Usagef("%s has one set of weights: an average is read from the checkpoints of a run that "+
+			"keeps one", path)
 	}
 	if strings.HasSuffix(path, gguf.Ext) {
 		return openGGUF(path, tokenizer, how)
 	}
 	dir := hf.DenoiserDir(path)
-	t, err := openHF(dir, tokenizer, how, func() (checkpoint.Source,
-		error) {
+	t, err := openHF(dir, tokenizer, how, func() (checkpoint.Source, error) {
 		return checkpoint.OpenDir(dir)
 	})
 	if partial := hf.Partial(path); err != nil && partial != "" {
@@ -186,8 +183,7 @@ func openGGUF(path, tokenizer string, how opening) (*Trained, error) {
 
 // openHF opens a model in the form of Hugging Face, whose weights are those of a source. Layers that predict
 // further tokens are dropped, unless they are wanted.
-func openHF(path, tokenizer string, how opening, weights func() (checkpoint.Source, error)) (*Trained,
-	error) {
+func openHF(path, tokenizer string, how opening, weights func() (checkpoint.Source, error)) (*Trained, error) {
 	c, err := configs.ReadModel(path)
 	if err != nil {
 		return nil, err

@@ -50,6 +50,5 @@ func Upcycle(src, dst string, experts, each int, seed uint64) error {
 	if _, err := checkpoint.CopySideFiles(src, dst); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dst, "config.json"), c.HFConfig(LongName(strings.ToUpper(dtype("")))),
-		0o644)
+	return os.WriteFile(filepath.Join(dst, "config.json"), c.HFConfig(LongName(strings.ToUpper(dtype("")))), 0o644)
 }

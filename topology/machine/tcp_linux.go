@@ -56,7 +56,6 @@ func Carried(c net.Conn) (busy, full time.Duration, acked int64, ok bool) {
 	if failed != nil || err != nil {
 		return 0, 0, 0, false
 	}
-	return time.Duration(info.Busy_time) * time.Microsecond,
-		time.Duration(info.Rwnd_limited) * time.Microsecond,
+	return time.Duration(info.Busy_time) * time.Microsecond, time.Duration(info.Rwnd_limited) * time.Microsecond,
 		int64(info.Bytes_acked), true
 }

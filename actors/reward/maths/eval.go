@@ -167,12 +167,11 @@ func raise(x, y complex128) complex128 {
 	return cmplx.Pow(x, y)
 }
 
-var analytic = map[string]func(complex128) complex128{"sin": cmplx.Sin, "cos": cmplx.Cos, "tan": cmplx.Tan,
-	"cot": cmplx.Cot, "arcsin": cmplx.Asin, "arccos": cmplx.Acos, "arctan": cmplx.Atan, "sinh": cmplx.Sinh,
-	"cosh": cmplx.Cosh, "tanh": cmplx.Tanh, "asinh": cmplx.Asinh, "arcsinh": cmplx.Asinh,
-	"arccosh": cmplx.Acosh,
-	"arctanh": cmplx.Atanh, "exp": cmplx.Exp, "ln": cmplx.Log,
-	"sec": func(x complex128) complex128 { return 1 / cmplx.Cos(x) },
+var analytic = map[string]func(complex128) complex128{"sin": cmplx.Sin, "cos": cmplx.Cos,
+	"tan": cmplx.Tan, "cot": cmplx.Cot, "arcsin": cmplx.Asin, "arccos": cmplx.Acos, "arctan": cmplx.Atan,
+	"sinh": cmplx.Sinh, "cosh": cmplx.Cosh, "tanh": cmplx.Tanh, "asinh": cmplx.Asinh,
+	"arcsinh": cmplx.Asinh, "arccosh": cmplx.Acosh, "arctanh": cmplx.Atanh, "exp": cmplx.Exp,
+	"ln": cmplx.Log, "sec": func(x complex128) complex128 { return 1 / cmplx.Cos(x) },
 	"csc": func(x complex128) complex128 { return 1 / cmplx.Sin(x) }}
 
 // called is the value of a function.
@@ -181,8 +180,7 @@ func (n *node) called(point map[string]complex128) complex128 {
 	for i, x := range n.parts {
 		v[i] = x.at(point)
 	}
-	if n.parts[0].op == opDegrees && slices.Contains([]string{"sin", "cos", "tan", "cot", "sec", "csc"},
-		n.name) {
+	if n.parts[0].op == opDegrees && slices.Contains([]string{"sin", "cos", "tan", "cot", "sec", "csc"}, n.name) {
 		v[0] *= math.Pi / 180
 	}
 	if f := analytic[n.name]; f != nil {

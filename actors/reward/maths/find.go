@@ -40,9 +40,8 @@ func Read(text string) (*Gold, error) {
 		return nil, errors.New("it is empty")
 	case errors.Is(err, errBraces):
 		return nil, err
-	case (marked || utf8.RuneCountInString(strings.TrimSpace(found)) <= textMost && !strings.ContainsAny(s,
-		"0123456789")) &&
-		!strings.Contains(s, `\`):
+	case (marked || utf8.RuneCountInString(strings.TrimSpace(found)) <= textMost &&
+		!strings.ContainsAny(s, "0123456789")) && !strings.Contains(s, `\`):
 		return &Gold{nil, s}, nil
 	}
 	if last := last(found); last != "" && !marked {

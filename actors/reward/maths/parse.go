@@ -69,8 +69,7 @@ func parse(text string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	for len(tokens) > 0 && tokens[len(tokens)-1].kind == sign && strings.Contains(".,;:?",
-		tokens[len(tokens)-1].text) {
+	for len(tokens) > 0 && tokens[len(tokens)-1].kind == sign && strings.Contains(".,;:?", tokens[len(tokens)-1].text) {
 		tokens = tokens[:len(tokens)-1] // the sentence's
 	}
 	tokens = unitless(tokens)
@@ -102,8 +101,7 @@ func unitless(tokens []token) []token {
 	}
 	for _, t := range tokens[cut:] {
 		unit := t.kind == word || t.kind == sign && strings.Contains("^/.{}*-", t.text) ||
-			t.kind == number && (t.text == "2" || t.text == "3" || t.text == "1") || t.kind == letter &&
-			units[t.text]
+			t.kind == number && (t.text == "2" || t.text == "3" || t.text == "1") || t.kind == letter && units[t.text]
 		if !unit {
 			return tokens
 		}

@@ -6,9 +6,8 @@ import (
 )
 
 // known are the commands that begin an operand, beside letters.
-var known = names(
-	"frac sqrt binom pi infty emptyset sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh asinh " +
-		"log ln exp lfloor lceil bbR bbZ bbN bbQ bbC")
+var known = names("frac sqrt binom pi infty emptyset sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh " +
+	"asinh log ln exp lfloor lceil bbR bbZ bbN bbQ bbC")
 
 var functions = names("sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh asinh log ln exp")
 
@@ -58,8 +57,7 @@ func (p *parser) power() (*node, error) {
 
 // exponent is what stands behind ^: a group, or one token, where ^10 is a number.
 func (p *parser) exponent() (x *node, degrees bool, err error) {
-	if p.peek().text == "{" && p.at+2 < len(p.in) && p.in[p.at+1].text == `\circ` &&
-		p.in[p.at+2].text == "}" {
+	if p.peek().text == "{" && p.at+2 < len(p.in) && p.in[p.at+1].text == `\circ` && p.in[p.at+2].text == "}" {
 		p.at += 3
 		return nil, true, nil
 	}

@@ -57,10 +57,8 @@ func assignment(n *node) bool {
 		return false
 	}
 	left := n.parts[0]
-	return left.op == opSymbol && !constants[left.name] ||
-		left.op == opMul && left.parts[0].op == opSymbol && strings.Contains("fghFGPQpq",
-			left.parts[0].name) &&
-			left.parts[1].op == opSymbol
+	return left.op == opSymbol && !constants[left.name] || left.op == opMul && left.parts[0].op == opSymbol &&
+		strings.Contains("fghFGPQpq", left.parts[0].name) && left.parts[1].op == opSymbol
 }
 
 // truncated leaves the ends of x = 2 + 3 = 5, and what x ∈ S is in.
@@ -248,8 +246,7 @@ func sameValues(gold, given *node) bool {
 			}
 			continue
 		case decimal && len(of) == 0 && finite(a) && finite(b):
-			return math.Abs(real(a)-real(b)) <= 1.000001*math.Pow10(-places)/2+near &&
-				math.Abs(imag(a-b)) < near
+			return math.Abs(real(a)-real(b)) <= 1.000001*math.Pow10(-places)/2+near && math.Abs(imag(a-b)) < near
 		case !close(a, b):
 			return false
 		}

@@ -80,8 +80,7 @@ func Compare(a, b string) (*Comparison, error) {
 // seeded.
 func (c *Comparison) otherData(seeded bool) bool {
 	return slices.ContainsFunc(c.Keys, func(k configs.Change) bool {
-		return k.Class == configs.Fixed && (strings.HasPrefix(k.Key, "data.") || seeded &&
-			k.Key == "train.seed")
+		return k.Class == configs.Fixed && (strings.HasPrefix(k.Key, "data.") || seeded && k.Key == "train.seed")
 	})
 }
 

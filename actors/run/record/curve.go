@@ -111,8 +111,7 @@ type chart struct {
 	x0, x1, lo, hi float64
 }
 
-const chartWide, chartHigh, chartLeft, chartRight, chartTop, chartBottom = 900.0, 440.0, 76.0, 64.0, 40.0,
-	56.0
+const chartWide, chartHigh, chartLeft, chartRight, chartTop, chartBottom = 900.0, 440.0, 76.0, 64.0, 40.0, 56.0
 
 func (c *chart) px(x float64) float64 {
 	return chartLeft + (x-c.x0)/max(1, c.x1-c.x0)*(chartWide-chartLeft-chartRight)
@@ -142,19 +141,13 @@ func rangeOf(all ...[]Point) (lo, hi float64) {
 
 // axes draws the grid with its numbers, and what stands at both axes.
 func (c *chart) axes(title, unit string) {
-	fmt.Fprintf(
-		c,
-		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12">`+
-			`<rect width="100%%" height="100%%" fill="#fff"/>`,
-		chartWide,
-		chartHigh,
-	)
+	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" `+
+		`font-size="12"><rect width="100%%" height="100%%" fill="#fff"/>`, chartWide, chartHigh)
 	fmt.Fprintf(c, `<text x="%g" y="22" font-size="14" font-weight="bold">%s</text>`, chartLeft, title)
 	for _, y := range ticks(c.lo, c.hi, 6) {
-		fmt.Fprintf(c, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#ddd"/>`+
-			`<text class="y" x="%g" y="%.1f" text-anchor="end">%s</text>`, chartLeft, chartWide-chartRight,
-			c.py(y), c.py(y),
-			chartLeft-6, c.py(y)+4, number(y))
+		fmt.Fprintf(c, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#ddd"/><text class="y" x="%g" y="%.1f" `+
+			`text-anchor="end">%s</text>`, chartLeft, chartWide-chartRight, c.py(y), c.py(y), chartLeft-6, c.py(y)+4,
+			number(y))
 	}
 	for _, x := range ticks(c.x0, max(c.x1, c.x0+1), 8) {
 		if x == math.Trunc(x) { // there are no half steps
@@ -164,12 +157,7 @@ func (c *chart) axes(title, unit string) {
 		}
 	}
 	fmt.Fprintf(c, `<text x="%g" y="%g" text-anchor="middle">step</text>`, chartWide/2, chartHigh-10)
-	fmt.Fprintf(
-		c,
-		`<text transform="translate(18 %g) rotate(-90)" text-anchor="middle">%s</text>`,
-		chartHigh/2,
-		unit,
-	)
+	fmt.Fprintf(c, `<text transform="translate(18 %g) rotate(-90)" text-anchor="middle">%s</text>`, chartHigh/2, unit)
 }
 
 func (c *chart) line(ps []Point, style string) {
@@ -182,29 +170,16 @@ func (c *chart) line(ps []Point, style string) {
 
 // legend says what a line is, from x on at the top, and gives the place behind it.
 func (c *chart) legend(x float64, style, text string) float64 {
-	fmt.Fprintf(
-		c,
-		`<line x1="%g" x2="%g" y1="18" y2="18" %s/><text x="%g" y="22">%s</text>`,
-		x,
-		x+22,
-		style,
-		x+28,
-		text,
-	)
+	fmt.Fprintf(c, `<line x1="%g" x2="%g" y1="18" y2="18" %s/><text x="%g" y="22">%s</text>`, x, x+22, style, x+28,
+		text)
 	return x + 44 + 6.4*float64(len(text))
 }
 
 // newest writes the last value of a line beside its end.
 func (c *chart) newest(ps []Point, colour string, off float64) {
 	p := ps[len(ps)-1]
-	fmt.Fprintf(
-		c,
-		`<text x="%.1f" y="%.1f" fill="%s" font-weight="bold">%.4g</text>`,
-		c.px(p.X)+5,
-		c.py(p.Y)+4+off,
-		colour,
-		p.Y,
-	)
+	fmt.Fprintf(c, `<text x="%.1f" y="%.1f" fill="%s" font-weight="bold">%.4g</text>`, c.px(p.X)+5, c.py(p.Y)+4+off,
+		colour, p.Y)
 }
 
 // Curve draws training and evaluation losses over the steps as an SVG drawing; unit stands at their axis.

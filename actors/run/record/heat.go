@@ -24,8 +24,7 @@ func HeatMap(rows []HeatRow, title string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b,
 		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="11">`, w, h)
-	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="#fff"/><text x="%g" y="18">%s</text>`, left,
-		title)
+	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="#fff"/><text x="%g" y="18">%s</text>`, left, title)
 	for i, r := range rows {
 		sum := 0.0
 		for _, n := range r.Rows {
@@ -37,8 +36,7 @@ func HeatMap(rows []HeatRow, title string) string {
 			share := n * float64(len(r.Rows)) / math.Max(1, sum)
 			fmt.Fprintf(&b, `<rect x="%g" y="%g" width="%g" height="%g" fill="%s">`, left+cell*float64(e),
 				y, cell-1, cell-1, colour(share))
-			fmt.Fprintf(&b, `<title>%s, expert %d: %.0f rows, %.2f of even use</title></rect>`, r.Name, e,
-				n, share)
+			fmt.Fprintf(&b, `<title>%s, expert %d: %.0f rows, %.2f of even use</title></rect>`, r.Name, e, n, share)
 		}
 	}
 	fmt.Fprintf(&b, `<text x="%g" y="%g">expert 0 to %d · white: even use · red: more, up to 4 times · blue: less</text></svg>`, left, h-10, most-1)

@@ -49,8 +49,7 @@ func newMLflow(o SinkOptions) (*mlflow, error) {
 	}
 	at := fmt.Sprint(m.began.UnixMilli())
 	m.text(filepath.Join(root, experiment, "meta.yaml"), "artifact_location: "+
-		quoted("file://"+filepath.Join(absolute(root),
-			experiment))+"\ncreation_time: "+at+"\nexperiment_id: '"+
+		quoted("file://"+filepath.Join(absolute(root), experiment))+"\ncreation_time: "+at+"\nexperiment_id: '"+
 		experiment+"'\nlast_update_time: "+at+"\nlifecycle_stage: active\nname: "+quoted(o.Project)+"\n")
 	m.text(filepath.Join(m.dir, "tags", "mlflow.runName"), o.Name)
 	for _, key := range slices.Sorted(maps.Keys(o.Config)) {
@@ -75,13 +74,11 @@ func (m *mlflow) text(path, s string) {
 
 // meta describes the run.
 func (m *mlflow) meta(status int, end string) {
-	m.text(filepath.Join(m.dir, "meta.yaml"),
-		fmt.Sprintf("artifact_uri: %s\nend_time: %s\nentry_point_name: ''\n"+
-			"experiment_id: '%s'\nlifecycle_stage: active\nrun_id: %s\nrun_name: %s\nrun_uuid: %s\nsource_name: ''\n"+
-			"source_type: %d\nsource_version: ''\nstart_time: %d\nstatus: %d\ntags: []\nuser_id: lfactor\n",
-			quoted("file://"+filepath.Join(absolute(m.dir), "artifacts")), end, m.experiment, m.id,
-			quoted(m.name), m.id,
-			mlflowLocal, m.began.UnixMilli(), status))
+	m.text(filepath.Join(m.dir, "meta.yaml"), fmt.Sprintf("artifact_uri: %s\nend_time: %s\nentry_point_name: "+
+		"''\nexperiment_id: '%s'\nlifecycle_stage: active\nrun_id: %s\nrun_name: %s\nrun_uuid: %s\nsource_name: "+
+		"''\nsource_type: %d\nsource_version: ''\nstart_time: %d\nstatus: %d\ntags: []\nuser_id: lfactor\n",
+		quoted("file://"+filepath.Join(absolute(m.dir), "artifacts")), end, m.experiment, m.id, quoted(m.name), m.id,
+		mlflowLocal, m.began.UnixMilli(), status))
 }
 
 // Scalar implements Sink.

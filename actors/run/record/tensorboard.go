@@ -21,8 +21,7 @@ func NewTensorBoard(dir string, first int64) (*TensorBoard, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%010d.step%d", time.Now().Unix(),
-		first)))
+	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%010d.step%d", time.Now().Unix(), first)))
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +42,7 @@ func (t *TensorBoard) event(step int64) []byte {
 // Scalar writes one value: Event.summary = 5, Summary.value = 1, Value.tag = 1, Value.simple_value = 2.
 func (t *TensorBoard) Scalar(tag string, step int64, v float64) {
 	val := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), tag)
-	val = protowire.AppendFixed32(protowire.AppendTag(val, 2, protowire.Fixed32Type),
-		math.Float32bits(float32(v)))
+	val = protowire.AppendFixed32(protowire.AppendTag(val, 2, protowire.Fixed32Type), math.Float32bits(float32(v)))
 	sum := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), val)
 	t.record(protowire.AppendBytes(protowire.AppendTag(t.event(step), 5, protowire.BytesType), sum))
 }

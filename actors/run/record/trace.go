@@ -48,8 +48,7 @@ var jobNames = map[actors.JobKind]string{actors.LoadBatch: "load", actors.Snapsh
 
 // traceRow names an actor's row.
 func traceRow(w io.Writer, proc int, e host.TraceEvent) {
-	fmt.Fprintf(w, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":%q}},\n",
-		proc,
+	fmt.Fprintf(w, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":%q}},\n", proc,
 		e.Ref, e.Name)
 }
 
@@ -94,14 +93,11 @@ func (t *Tracer) Close(clocks map[int]links.Offset) {
 	t.n = traceMax + 1 // devices may still report
 	for _, p := range slices.Sorted(maps.Keys(clocks)) {
 		o := clocks[p]
-		fmt.Fprintf(t.w,
-			"{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"process %d\"}},\n"+
-				"{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%d,\"args\":{\"labels\":\"clock %+.3f "+
-				"ms, within %.3f ms\"}},\n",
-			p, p, p, float64(o.Ahead.Nanoseconds())/1e6, float64(o.Within.Nanoseconds())/1e6)
+		fmt.Fprintf(t.w, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"process "+
+			"%d\"}},\n{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%d,\"args\":{\"labels\":\"clock %+.3f ms, "+
+			"within %.3f ms\"}},\n", p, p, p, float64(o.Ahead.Nanoseconds())/1e6, float64(o.Within.Nanoseconds())/1e6)
 	}
-	fmt.Fprintf(t.w,
-		"{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"args\":{\"name\":\"lfactor\"}}\n]\n")
+	fmt.Fprintf(t.w, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"args\":{\"name\":\"lfactor\"}}\n]\n")
 	_ = t.w.Flush() // a full disk must not end training
 	t.f.Close()
 }
@@ -114,9 +110,8 @@ func Merged(clocks map[int]links.Offset) string {
 			worst, of = clocks[p].Within, p
 		}
 	}
-	return fmt.Sprintf("trace   %d processes in trace.json, their clocks within %v of each other "+
-		"(process %d is the "+
-		"least certain)", len(clocks)+1, worst.Round(time.Microsecond), of)
+	return fmt.Sprintf("trace   %d processes in trace.json, their clocks within %v of each other (process %d is "+
+		"the least certain)", len(clocks)+1, worst.Round(time.Microsecond), of)
 }
 
 // Sender keeps what this process's devices did until the process that leads hears it.

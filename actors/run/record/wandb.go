@@ -80,8 +80,7 @@ func newWandb(o SinkOptions) (*wandb, error) {
 	run := text(text(nil, 1, o.ID), 3, o.Project)
 	run = text(inside(run, 4, config), 8, o.Name)
 	run = varint(run, 14, uint64(o.First))
-	w.record(wandbRun, inside(run, 17, varint(varint(nil, 1, uint64(began.Unix())), 2,
-		uint64(began.Nanosecond()))))
+	w.record(wandbRun, inside(run, 17, varint(varint(nil, 1, uint64(began.Unix())), 2, uint64(began.Nanosecond()))))
 	return w, w.err
 }
 

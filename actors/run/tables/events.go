@@ -29,13 +29,11 @@ type Event struct {
 // kinds tells an event's kind by the beginning of its text, the first that fits. What a run says for people
 // begins with these words; its own records are named by theirs.
 var kinds = []struct{ begins, kind string }{
-	{"eval  ", ""}, {"saved step", "durable"}, {"checkpoint queued", "queued"}, {"checkpoint not saved",
-		"unsaved"},
+	{"eval  ", ""}, {"saved step", "durable"}, {"checkpoint queued", "queued"}, {"checkpoint not saved", "unsaved"},
 	{"! the checkpoint of step", "unsaved"}, {"eval", "eval"}, {"copies in memory", "copies"},
 	{"experts moved", "moved"}, {"recovered after", "recovered"}, {"step given up", "given up"},
-	{"! slow:", "slow"}, {"! no step for", "stalled"}, {"! a connection broke", "broken"}, {"! device ",
-		"device"}, {"failed",
-		"failed"},
+	{"! slow:", "slow"}, {"! no step for", "stalled"}, {"! a connection broke", "broken"}, {"! device ", "device"},
+	{"failed", "failed"},
 	{"stack", "failed"}, {"stopp", "stopped"}, {"stage ", "stage"}, {"from ", "begin"}, {"! ", "warning"}, {"", "said"},
 }
 
@@ -132,8 +130,7 @@ func jobs(dir string, row func(Job) error) error {
 				Step int64  `json:"step"`
 			} `json:"args"`
 		}
-		if json.Unmarshal(bytes.TrimSuffix(bytes.TrimPrefix(in.Bytes(), []byte("[")), []byte(",")),
-			&e) != nil {
+		if json.Unmarshal(bytes.TrimSuffix(bytes.TrimPrefix(in.Bytes(), []byte("[")), []byte(",")), &e) != nil {
 			continue // the list's own brackets, or what a run is writing
 		}
 		key := [2]int64{e.Process, e.Row}

@@ -81,8 +81,7 @@ func stream(path, edge, name string, row func(Message) error) error {
 			}
 		}
 		for i := range int(b.NumRows()) {
-			if err := row(Message{Edge: edge, File: name,
-				Number:  int64(b.Column(at["seq"]).(*array.Uint64).Value(i)),
+			if err := row(Message{Edge: edge, File: name, Number: int64(b.Column(at["seq"]).(*array.Uint64).Value(i)),
 				Kind:    actors.Kind(b.Column(at["kind"]).(*array.Uint8).Value(i)).Name(),
 				Epoch:   int64(b.Column(at["epoch"]).(*array.Uint32).Value(i)),
 				Step:    b.Column(at["step"]).(*array.Int64).Value(i),

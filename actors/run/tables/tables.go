@@ -168,9 +168,8 @@ func metrics(dir string, row func(Metric) error) error {
 	}
 	return lines(metricsFile(dir), func(m run.Metrics) error {
 		r := Metric{Step: m.Step, Loss: number(m.Loss), GradNorm: number(m.GradNorm), LR: m.LR,
-			TokensSec: number(m.TokensSec), MFU: number(m.MFU), DataWait: m.DataWait,
-			PeakBytes: int64(m.PeakBytes),
-			Scale:     m.Scale, Skipped: m.Skipped, Seconds: m.Seconds, Slowest: int32(m.Slowest)}
+			TokensSec: number(m.TokensSec), MFU: number(m.MFU), DataWait: m.DataWait, PeakBytes: int64(m.PeakBytes),
+			Scale: m.Scale, Skipped: m.Skipped, Seconds: m.Seconds, Slowest: int32(m.Slowest)}
 		if d := m.Drawn; d != nil {
 			tokens, older := int64(d.Tokens), int64(d.Older)
 			if r.DrawnTokens, r.DrawnOlder = &tokens, &older; tokens > 0 {
@@ -195,8 +194,7 @@ func experts(dir string, row func(Expert) error) error {
 	return lines(metricsFile(dir), func(m run.Metrics) error {
 		for _, l := range m.Experts {
 			for e, n := range l.Rows {
-				if err := row(Expert{m.Step, int32(l.Block), int32(e), n, l.Dropped,
-					l.Entropy}); err != nil {
+				if err := row(Expert{m.Step, int32(l.Block), int32(e), n, l.Dropped, l.Entropy}); err != nil {
 					return err
 				}
 			}
@@ -223,8 +221,7 @@ type Edge struct {
 func edges(dir string, row func(Edge) error) error {
 	return lines(filepath.Join(dir, run.EdgesName), func(w record.EdgeWindow) error {
 		for _, e := range w.Edges {
-			if err := row(Edge{stamp(w.Time), w.Seconds, w.Step, e.From, e.To, e.Messages, e.Bytes,
-				int32(w.Looks),
+			if err := row(Edge{stamp(w.Time), w.Seconds, w.Step, e.From, e.To, e.Messages, e.Bytes, int32(w.Looks),
 				int32(e.Waits), e.Longest}); err != nil {
 				return err
 			}
@@ -248,8 +245,7 @@ type Use struct {
 func uses(dir string, row func(Use) error) error {
 	return lines(filepath.Join(dir, run.EdgesName), func(w record.EdgeWindow) error {
 		for _, a := range w.Actors {
-			if err := row(Use{stamp(w.Time), w.Seconds, w.Step, a.Actor, int32(w.Looks), int32(a.Busy),
-				int32(a.Waits),
+			if err := row(Use{stamp(w.Time), w.Seconds, w.Step, a.Actor, int32(w.Looks), int32(a.Busy), int32(a.Waits),
 				a.Memory}); err != nil {
 				return err
 			}

@@ -103,11 +103,10 @@ func simBench() *cobra.Command {
 		t := cli.TextTable("ranks", "mesh", "events a step", "median of a step", "events/s", "of processor time",
 			"best", "bare heap", "ratio", fmt.Sprintf("on %d cores", runtime.NumCPU()), "folded", "process")
 		for _, x := range all {
-			t.AppendRow(table.Row{x.Ranks, x.Mesh, x.Events, unit.Seconds(x.Seconds),
-				fmt.Sprintf("%.2f M", x.Rate/1e6), fmt.Sprintf("%.2f M", x.CPURate/1e6),
-				fmt.Sprintf("%.2f M", x.Best/1e6), fmt.Sprintf("%.2f M", x.Bare/1e6), fmt.Sprintf("%.2f", x.Ratio),
-				fmt.Sprintf("%.2f M", x.All/1e6), fmt.Sprintf("%.0f M", x.Folded/1e6),
-				fmt.Sprintf("%.2f GiB", float64(x.PeakRSS)/(1<<30))})
+			t.AppendRow(table.Row{x.Ranks, x.Mesh, x.Events, unit.Seconds(x.Seconds), fmt.Sprintf("%.2f M", x.Rate/1e6),
+				fmt.Sprintf("%.2f M", x.CPURate/1e6), fmt.Sprintf("%.2f M", x.Best/1e6),
+				fmt.Sprintf("%.2f M", x.Bare/1e6), fmt.Sprintf("%.2f", x.Ratio), fmt.Sprintf("%.2f M", x.All/1e6),
+				fmt.Sprintf("%.0f M", x.Folded/1e6), fmt.Sprintf("%.2f GiB", float64(x.PeakRSS)/(1<<30))})
 		}
 		t.Render()
 		return nil

@@ -58,38 +58,32 @@ const shardBytes = 5 << 30
 // ckptConvertCommand converts between a run's checkpoints, Hugging Face directories, GGUF and PyTorch's
 // files, or with --upcycle makes a mixture of experts of a dense model.
 func ckptConvertCommand() *cobra.Command {
-	c := &cobra.Command{Use: "convert SRC DST",
-		Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's), and " +
-			"convert from and to GGUF, PyTorch's files and Megatron's",
+	c := &cobra.Command{Use: "convert SRC DST", Short: "Export a run's checkpoint as a Hugging Face " +
+		"directory (or its adapters as PEFT's), and convert from and to GGUF, PyTorch's files and Megatron's",
 		Args: cobra.ExactArgs(2)}
 	var o conversion
 	f := c.Flags()
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace the files of a DST that has some")
-	f.StringVar(&o.to, "to", "", "form of DST: hf, a Hugging Face directory with safetensors; gguf, one "+
-		"file; torch, pytorch_model.bin; dcp, torch.distributed.checkpoint; megatron, torch_dist; "+
-		"megatron-ranks, Megatron's older form, a file for each rank; "+
-		"lfactor, a checkpoint that a run goes on from. gguf "+
-		"where DST ends in .gguf, else hf")
+	f.StringVar(&o.to, "to", "", "form of DST: hf, a Hugging Face directory with safetensors; gguf, one file; torch, "+
+		"pytorch_model.bin; dcp, torch.distributed.checkpoint; megatron, torch_dist; megatron-ranks, Megatron's "+
+		"older form, a file for each rank; lfactor, a checkpoint that a run goes on from. gguf where DST ends in "+
+		".gguf, else hf")
 	f.StringVar(&o.dtype, "dtype", "", "of the weights: f32, f16 or bf16, and for GGUF "+
 		strings.Join(gguf.Written()[3:], ", ")+" too; as in SRC where it is not said")
 	f.StringVar(&o.like, "like", "", "Hugging Face directory with config.json and tokenizer of the model, "+
 		"for a SRC that has neither")
 	o.megatronFlags(c)
-	f.BoolVar(&o.merge, "merge", false,
-		"add adapters to the weights: those of a SRC that is PEFT's directory "+
-			"to the model that it names, or those of a run's checkpoint")
-	f.StringVar(&o.base, "base", "",
-		"with --merge: the model that PEFT's adapters of SRC add to, a Hugging Face "+
-			"directory or the name of a repository in its cache, where it is not the one that they name")
+	f.BoolVar(&o.merge, "merge", false, "add adapters to the weights: those of a SRC that is PEFT's directory to "+
+		"the model that it names, or those of a run's checkpoint")
+	f.StringVar(&o.base, "base", "", "with --merge: the model that PEFT's adapters of SRC add to, a Hugging Face "+
+		"directory or the name of a repository in its cache, where it is not the one that they name")
 	o.quantizeFlags(c)
 	limit := o.probeFlags(c)
 	var shard string
-	f.StringVar(&shard, "shard-size", "",
-		"most of a file of a Hugging Face directory, as in 2GB or 500MiB; "+
-			"5GiB where it is not said")
-	f.IntVar(&o.upcycle, "upcycle", 0,
-		"make a mixture of so many experts of SRC, a Hugging Face directory of a dense model: each is "+
-			"a copy of its layer's MLP")
+	f.StringVar(&shard, "shard-size", "", "most of a file of a Hugging Face directory, as in 2GB or 500MiB; 5GiB "+
+		"where it is not said")
+	f.IntVar(&o.upcycle, "upcycle", 0, "make a mixture of so many experts of SRC, a Hugging Face directory of a "+
+		"dense model: each is a copy of its layer's MLP")
 	f.IntVar(&o.each, "experts-per-token", 2, "with --upcycle: experts that a token goes to")
 	f.Uint64Var(&o.seed, "seed", 1234, "with --upcycle: of the routers, which begin at random")
 	f.BoolVar(&o.average, "ema", false, "export the average of the weights that optimizer.ema keeps")
@@ -98,8 +92,7 @@ func ckptConvertCommand() *cobra.Command {
 		if o.shard, err = configs.ParseBytes(cmp.Or(shard, "0")); err != nil || shard != "" && o.shard < 1 {
 			return exit.Usagef("--shard-size %s: want a size, as in 2GB", shard)
 		}
-		if o.limit, err = configs.ParseBytes(*limit); err != nil || o.noProbe &&
-			c.Flags().Changed("probe-limit") {
+		if o.limit, err = configs.ParseBytes(*limit); err != nil || o.noProbe && c.Flags().Changed("probe-limit") {
 			return exit.Usagef("--probe-limit %s: want a size, as in 4GiB, and no --no-probe", *limit)
 		}
 		if err := o.check(c, args); err != nil {
@@ -168,8 +161,7 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 	case o.upcycle != 0 && (o.to != "hf" || other):
 		return exit.Usagef("--upcycle makes a Hugging Face directory of one")
 	case strings.HasSuffix(args[0], gguf.Ext) && o.to == "gguf":
-		return exit.Usagef("%s is GGUF already: convert it to a Hugging Face directory, and that to "+
-			"another type",
+		return exit.Usagef("%s is GGUF already: convert it to a Hugging Face directory, and that to another type",
 			args[0])
 	}
 	if err := cmp.Or(o.checkMegatron(c), o.checkQuantize(c)); err != nil {
@@ -300,8 +292,7 @@ func (o *conversion) fromTorch(path, dst, dtype string) error {
 			return err
 		}
 	}
-	return trained.WriteFolder(dst, named, sides, trained.Form{DType: dtype, Shard: int64(o.shard),
-		Journal: o.journal})
+	return trained.WriteFolder(dst, named, sides, trained.Form{DType: dtype, Shard: int64(o.shard), Journal: o.journal})
 }
 
 // foreign reports whether a path has a form that is neither a run's checkpoint nor safetensors.
@@ -368,8 +359,7 @@ func (o *conversion) from(dir, dst string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(torch.WriteMegatron(o.journal, dst, src, dir, o.divisible, o.grid, st),
-			st.Close())
+		return errors.Join(torch.WriteMegatron(o.journal, dst, src, dir, o.divisible, o.grid, st), st.Close())
 	case "megatron-ranks":
 		return torch.WriteRanks(o.journal, dst, src, dir, o.divisible, o.grid)
 	}
@@ -392,8 +382,7 @@ func (o *conversion) export(src, dst string) error {
 	}
 	t.Cfg.Run.LoRA.Merge = t.Cfg.Run.LoRA.Merge || o.merge
 	t.Model.Spec.MTP = t.Cfg.Model.MTPLayers
-	e := trained.Exporter{Shard: int64(o.shard),
-		Cfg: t.Cfg, Model: t.Model, Lora: t.Lora, Saved: t.Saved,
+	e := trained.Exporter{Shard: int64(o.shard), Cfg: t.Cfg, Model: t.Model, Lora: t.Lora, Saved: t.Saved,
 		Side: trained.SideDir(t.Cfg)}
 	if err := e.Write(dst); err != nil {
 		return fmt.Errorf("export to %s: %w", dst, err)

@@ -138,8 +138,7 @@ func (s *simRun) faults(names string) error {
 		}
 		k, ok := sim.FaultNamed(name)
 		if !ok {
-			return exit.Usagef("--faults %s: no such fault; there are %s", name,
-				strings.Join(sim.FaultNames(), ", "))
+			return exit.Usagef("--faults %s: no such fault; there are %s", name, strings.Join(sim.FaultNames(), ", "))
 		}
 		s.kinds = append(s.kinds, k)
 	}
@@ -448,11 +447,10 @@ func (s *simRun) page(t *rehearsal.Timeline, name string, res *sim.Result) error
 		x := s.r.Summary(res)
 		fmt.Fprintf(w, "<!doctype html><meta charset=\"utf-8\"><title>%s on %s</title><body "+
 			"style=\"font-family:sans-serif\"><h1>%s on %s</h1>\n", x.Schedule, x.Cluster, x.Schedule, x.Cluster)
-		fmt.Fprintf(w, "<p>Step %s; bubble %.2f%% of the longest stage, %.2f%% of the "+
-			"makespan.</p>\n<table border=\"1\" cellpadding=\"4\" "+
+		fmt.Fprintf(w, "<p>Step %s; bubble %.2f%% of the longest stage, "+
+			"%.2f%% of the makespan.</p>\n<table border=\"1\" cellpadding=\"4\" "+
 			"style=\"border-collapse:collapse\"><tr><th>rank<th>busy<th>bubble<th>exposed "+
-			"comm<th>sync<th>update<th>peak</tr>\n",
-			unit.Seconds(x.Step), 100*x.BubbleLongest, 100*x.BubbleMakespan)
+			"comm<th>sync<th>update<th>peak</tr>\n", unit.Seconds(x.Step), 100*x.BubbleLongest, 100*x.BubbleMakespan)
 		for _, r := range x.Ranks {
 			fmt.Fprintf(w, "<tr><td>%d<td>%s<td>%s<td>%s<td>%s<td>%s<td>%d B</tr>\n", r.Rank, unit.Seconds(r.Busy),
 				unit.Seconds(r.Bubble), unit.Seconds(r.Comm), unit.Seconds(r.Sync), unit.Seconds(r.Update), r.Peak)

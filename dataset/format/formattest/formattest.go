@@ -31,8 +31,7 @@ func (Letters) EncodeMessages(messages []dataset.Message, _, _ []byte) (ids []in
 			continue
 		}
 		for _, p := range parts.Content {
-			put(map[string]string{"image": "\x01", "video": "\x02", "text": p.Text}[p.Type],
-				m.Role == "assistant")
+			put(map[string]string{"image": "\x01", "video": "\x02", "text": p.Text}[p.Type], m.Role == "assistant")
 		}
 	}
 	return ids, loss, nil

@@ -25,8 +25,7 @@ import (
 // docs/datasets/overview; LIBERO; tonyzhaozh/act.
 var _ = registerRobots("hdf5",
 	"recordings of robots in files of HDF5, as robomimic, LIBERO and ALOHA have them: a file, or a folder of them",
-	opener{isHDF5, func(path string, o dataset.Options) (Robots, error) { return openHDF5(path, o) }},
-	writeHDF5)
+	opener{isHDF5, func(path string, o dataset.Options) (Robots, error) { return openHDF5(path, o) }}, writeHDF5)
 
 // hdf5Names are the files of a data set.
 func hdf5Names(path string) []string { return filesIn(path, ".hdf5", ".h5") }
@@ -34,8 +33,7 @@ func hdf5Names(path string) []string { return filesIn(path, ".hdf5", ".h5") }
 func isHDF5(path string) bool { return len(hdf5Names(path)) > 0 }
 
 // hdf5States are what a state is where a set has no observation.state: of ALOHA, LIBERO and robomimic.
-var hdf5States = []string{"qpos", "ee_pos+ee_ori+gripper_states",
-	"robot0_eef_pos+robot0_eef_quat+robot0_gripper_qpos"}
+var hdf5States = []string{"qpos", "ee_pos+ee_ori+gripper_states", "robot0_eef_pos+robot0_eef_quat+robot0_gripper_qpos"}
 
 // hdf5Episode is one of them: its columns by name, and how many steps it has.
 type hdf5Episode struct {
@@ -121,8 +119,7 @@ func (h *HDF5) scan(file int, size int64) error {
 		return err
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(numberIn(a), numberIn(b)),
-			cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(numberIn(a), numberIn(b)), cmp.Compare(a, b))
 	})
 	for _, name := range names {
 		e := hdf5Episode{file: file, name: name, task: cmp.Or(task, h.named(file))}

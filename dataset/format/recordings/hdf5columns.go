@@ -89,8 +89,7 @@ func hdf5Keys(m map[string]*hdf5.Data) (out []string) {
 // pictured reports a column of pictures: of pixels, or of files with zeros behind them.
 func pictured(name string, d *hdf5.Data) bool {
 	bytes := d.Kind.Class == 0 && d.Kind.Size == 1
-	return bytes && (len(d.Shape) == 4 && d.Shape[3] == 3 || len(d.Shape) == 2 && strings.Contains(name,
-		".images."))
+	return bytes && (len(d.Shape) == 4 && d.Shape[3] == 3 || len(d.Shape) == 2 && strings.Contains(name, ".images."))
 }
 
 // find takes the columns of a state.
@@ -159,8 +158,7 @@ func bitmap(pixels []byte, w, h int) []byte {
 			_ = binary.Write(&b, binary.LittleEndian, x) // to memory
 		}
 	}
-	put(uint32(54+line*h), uint32(0), uint32(54), uint32(40), int32(w), int32(h), uint16(1), uint16(24),
-		uint32(0),
+	put(uint32(54+line*h), uint32(0), uint32(54), uint32(40), int32(w), int32(h), uint16(1), uint16(24), uint32(0),
 		uint32(line*h), int32(2835), int32(2835), uint32(0), uint32(0))
 	row := make([]byte, line)
 	for y := h - 1; y >= 0; y-- {
@@ -196,10 +194,9 @@ func writeHDF5(dir string, docs []dataset.Document) (path string, o dataset.Opti
 				actions = append(actions, float32(x))
 			}
 		}
-		demos[fmt.Sprintf("demo_%d", i)] = &hdf5.Node{Children: map[string]*hdf5.Node{
-			"actions":    {Floats: actions, Shape: []int{len(e.Frames), width}},
-			"obs":        {Children: map[string]*hdf5.Node{}},
-			hdf5Document: {Bytes: b, Shape: []int{len(b)}}}}
+		demos[fmt.Sprintf("demo_%d", i)] = &hdf5.Node{
+			Children: map[string]*hdf5.Node{"actions": {Floats: actions, Shape: []int{len(e.Frames), width}},
+				"obs": {Children: map[string]*hdf5.Node{}}, hdf5Document: {Bytes: b, Shape: []int{len(b)}}}}
 	}
 	root := &hdf5.Node{Children: map[string]*hdf5.Node{"data": {Children: demos}}}
 	path = filepath.Join(dir, "recordings.hdf5")

@@ -391,8 +391,7 @@ func (l *LeRobot) Frames(ctx context.Context, f media.FFmpeg, i int64, camera st
 	e := l.episodes[i]
 	v, ok := e.Videos[camera]
 	if !ok {
-		return nil, fmt.Errorf("%s has no camera %q; there are %s", l.dir, camera,
-			strings.Join(l.cameras(), ", "))
+		return nil, fmt.Errorf("%s has no camera %q; there are %s", l.dir, camera, strings.Join(l.cameras(), ", "))
 	}
 	file := filepath.Join(l.dir, v.File)
 	t, err := l.tables.get(filepath.Join(l.dir, e.file))
@@ -402,8 +401,7 @@ func (l *LeRobot) Frames(ctx context.Context, f media.FFmpeg, i int64, camera st
 	in := make([]float64, len(at))
 	for k, n := range at {
 		if n < 0 || int64(n) >= e.Length {
-			return nil, fmt.Errorf("%s: frame %d of episode %d, which has %d frames", file, n, e.Index,
-				e.Length)
+			return nil, fmt.Errorf("%s: frame %d of episode %d, which has %d frames", file, n, e.Index, e.Length)
 		}
 		row, _, err := t.Record(e.row + int64(n))
 		if err != nil {

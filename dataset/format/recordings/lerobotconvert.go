@@ -47,8 +47,7 @@ func ConvertRobots(ctx context.Context, src, dst string, keys dataset.RobotKeys,
 		return nil, err
 	}
 	defer s.Close() //nolint:errcheck // it was read only
-	x := &robotCopy{s: s, r: &RobotReport{Folder: dst, Cameras: s.Cameras(), Aside: []string{},
-		Left: []string{}},
+	x := &robotCopy{s: s, r: &RobotReport{Folder: dst, Cameras: s.Cameras(), Aside: []string{}, Left: []string{}},
 		set: RobotSet{FPS: fps}}
 	x.r.Left = append(x.r.Left, s.Left()...)
 	if err := x.pick(keys.Cameras); err != nil {
@@ -59,8 +58,7 @@ func ConvertRobots(ctx context.Context, src, dst string, keys dataset.RobotKeys,
 	}
 	err = written(dst, func(part string) error {
 		return writeRobots(part, x.set, func(write func(RobotEpisode) error) error {
-			return x.all(ctx,
-				write)
+			return x.all(ctx, write)
 		})
 	})
 	if err != nil {
@@ -200,8 +198,7 @@ func (x *robotCopy) unlike(step *copied, bad func(error) error) error {
 	}
 	for k, size := range step.sizes {
 		if c := x.set.Cameras[k]; size != [2]int{c.Height, c.Width} {
-			return bad(fmt.Errorf("%s has %d by %d pixels, and at first %d by %d", c.Column, size[1],
-				size[0], c.Width,
+			return bad(fmt.Errorf("%s has %d by %d pixels, and at first %d by %d", c.Column, size[1], size[0], c.Width,
 				c.Height))
 		}
 	}
@@ -255,6 +252,5 @@ func (x *robotCopy) all(ctx context.Context, write func(RobotEpisode) error) err
 	if err := end(); err != nil || x.r.Episodes > 0 {
 		return err
 	}
-	return fmt.Errorf("%s: %w: no episode can be read as a whole: %s", x.s.Name(), dataset.ErrNoTokens,
-		x.r.Aside[0])
+	return fmt.Errorf("%s: %w: no episode can be read as a whole: %s", x.s.Name(), dataset.ErrNoTokens, x.r.Aside[0])
 }

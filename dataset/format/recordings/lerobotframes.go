@@ -109,8 +109,7 @@ func (r *robotFrames) Read(i int64) (dataset.Document, error) {
 		return d, err
 	}
 	if e.row+e.Length > t.Len() {
-		return d, bad("the episode has %d frames from row %d on, and the table has %d rows", e.Length, e.row,
-			t.Len())
+		return d, bad("the episode has %d frames from row %d on, and the table has %d rows", e.Length, e.row, t.Len())
 	}
 	f := RobotFrame{Set: r.Name(), Episode: e.Index, Frame: k}
 	past, clock := int64(r.o.Past), stamps{LeRobot: r.LeRobot}
@@ -177,8 +176,7 @@ func (r *robotFrames) later(f *RobotFrame, t format.Records, e *lerobotEpisode) 
 }
 
 // here reads what is observed in frame n of an episode, and the task; why is what is wrong with it.
-func (r *robotFrames) here(f *RobotFrame, look *RobotLook, e *lerobotEpisode, row []byte,
-	n int64) (why string) {
+func (r *robotFrames) here(f *RobotFrame, look *RobotLook, e *lerobotEpisode, row []byte, n int64) (why string) {
 	if look.State, why = numbers(row, cmp.Or(r.o.Robot.State, "observation.state")); why != "" {
 		return why
 	}
@@ -274,8 +272,7 @@ func (l *LeRobot) Stats() (map[string]RobotStats, error) {
 	}
 	lines, err := format.OpenJSON(filepath.Join(l.dir, "meta", "episodes_stats.jsonl"), l.o)
 	if err != nil {
-		return nil, fmt.Errorf("%s has neither meta/stats.json nor meta/episodes_stats.jsonl: %w", l.dir,
-			err)
+		return nil, fmt.Errorf("%s has neither meta/stats.json nor meta/episodes_stats.jsonl: %w", l.dir, err)
 	}
 	defer lines.Close()
 	sums := map[string]*pooled{}
@@ -385,8 +382,7 @@ type pooled struct {
 func (p *pooled) add(raw json.RawMessage) {
 	var s RobotStats
 	var n struct{ Count []float64 }
-	if json.Unmarshal(raw, &s) != nil || json.Unmarshal(raw, &n) != nil || len(n.Count) == 0 ||
-		len(s.Mean) == 0 {
+	if json.Unmarshal(raw, &s) != nil || json.Unmarshal(raw, &n) != nil || len(n.Count) == 0 || len(s.Mean) == 0 {
 		return // of images, which are nested
 	}
 	p.sum, p.of, p.n = append(p.sum, s), append(p.of, n.Count[0]), p.n+n.Count[0]
@@ -395,9 +391,8 @@ func (p *pooled) add(raw json.RawMessage) {
 // stats has the mean of all frames and the deviation of all frames from it.
 func (p *pooled) stats() (out RobotStats) {
 	n := len(p.sum[0].Mean)
-	out = RobotStats{Min: slices.Clone(p.sum[0].Min), Max: slices.Clone(p.sum[0].Max),
-		Mean: make([]float64, n),
-		Std:  make([]float64, n)}
+	out = RobotStats{Min: slices.Clone(p.sum[0].Min), Max: slices.Clone(p.sum[0].Max), Mean: make([]float64, n),
+		Std: make([]float64, n)}
 	for k, s := range p.sum {
 		for i := range min(n, len(s.Mean)) {
 			out.Min[i], out.Max[i] = min(out.Min[i], s.Min[i]), max(out.Max[i], s.Max[i])

@@ -94,8 +94,7 @@ func writeLeRobot(dir string, docs []dataset.Document) (path string, o dataset.O
 		if err := parquet.WriteFile(file, e.Frames); err != nil {
 			return dir, o, err
 		}
-		lines = append(lines, map[string]any{"episode_index": e.Index, "tasks": e.Tasks,
-			"length": len(e.Frames)})
+		lines = append(lines, map[string]any{"episode_index": e.Index, "tasks": e.Tasks, "length": len(e.Frames)})
 	}
 	return dir, o, format.WriteLines(filepath.Join(dir, "meta", "episodes.jsonl"), lines)
 }

@@ -73,8 +73,7 @@ func (s RobotSet) seen() reflect.Type {
 	}
 	for i, c := range s.Cameras {
 		fields = append(fields, reflect.StructField{Name: fmt.Sprintf("Camera%d", i),
-			Type: reflect.TypeFor[robotImage](),
-			Tag:  reflect.StructTag(fmt.Sprintf("parquet:%q", c.Column))})
+			Type: reflect.TypeFor[robotImage](), Tag: reflect.StructTag(fmt.Sprintf("parquet:%q", c.Column))})
 	}
 	return reflect.StructOf(fields)
 }
@@ -175,8 +174,7 @@ func (x *robotWriter) episode(e RobotEpisode) error {
 	first, k := len(x.states), int64(len(x.places))
 	for i, f := range e.Frames {
 		if len(f.Images) != len(x.set.Cameras) {
-			return fmt.Errorf("format: frame %d of recording %d has %d images, and there are %d cameras", i,
-				k,
+			return fmt.Errorf("format: frame %d of recording %d has %d images, and there are %d cameras", i, k,
 				len(f.Images), len(x.set.Cameras))
 		}
 		text := cmp.Or(f.Task, e.Task)
@@ -187,8 +185,7 @@ func (x *robotWriter) episode(e RobotEpisode) error {
 		if !slices.Contains(tasks, text) {
 			tasks = append(tasks, text)
 		}
-		r := robotRow{State: f.State, Action: f.Action, Timestamp: float32(float64(i) / x.set.FPS),
-			Frame:   int64(i),
+		r := robotRow{State: f.State, Action: f.Action, Timestamp: float32(float64(i) / x.set.FPS), Frame: int64(i),
 			Episode: k, Index: int64(len(x.states)), Task: int64(task)}
 		if err := x.w.Write(x.set.row(x.row, r, f)); err != nil {
 			return err
@@ -215,13 +212,11 @@ func (x *robotWriter) meta() error {
 		features[name] = feature("int64", 1)
 	}
 	info := map[string]any{"codebase_version": "v3.0", "robot_type": "drawn",
-		"total_episodes": len(x.places),
-		"total_frames":   len(x.states), "total_tasks": len(x.tasks), "chunks_size": 1000,
-		"data_files_size_in_mb":  100,
-		"video_files_size_in_mb": 200, "fps": x.set.FPS,
-		"splits": map[string]string{"train": fmt.Sprintf("0:%d",
-			len(x.places))}, "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
-		"video_path": nil, "features": features}
+		"total_episodes": len(x.places), "total_frames": len(x.states), "total_tasks": len(x.tasks),
+		"chunks_size": 1000, "data_files_size_in_mb": 100, "video_files_size_in_mb": 200,
+		"fps": x.set.FPS, "splits": map[string]string{"train": fmt.Sprintf("0:%d", len(x.places))},
+		"data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet", "video_path": nil,
+		"features": features}
 	if err := x.json("info.json", info); err != nil {
 		return err
 	}

@@ -25,8 +25,7 @@ import (
 // all topics have been heard. The task is the last text of /task, or the file's name.
 var _ = registerRobots("mcap",
 	"recordings of robots in files of MCAP, as bags of ROS 2 are: a file, or a folder of them",
-	opener{isMCAP, func(path string, o dataset.Options) (Robots, error) { return openMCAP(path, o) }},
-	writeMCAP)
+	opener{isMCAP, func(path string, o dataset.Options) (Robots, error) { return openMCAP(path, o) }}, writeMCAP)
 
 // mcapNames are the files of a data set.
 func mcapNames(path string) []string { return filesIn(path, ".mcap") }
@@ -303,8 +302,7 @@ func (e *mcapEpisode) rows(columns []mcapColumn, from, to int64, every float64) 
 				width = len(v)
 			}
 			if len(v) == 0 || len(v) != width {
-				return nil, fmt.Errorf("%s has %d numbers in a message, and %d in another", c.topic.Name,
-					len(v), width)
+				return nil, fmt.Errorf("%s has %d numbers in a message, and %d in another", c.topic.Name, len(v), width)
 			}
 			out[n-from] = append(out[n-from], v...)
 		}

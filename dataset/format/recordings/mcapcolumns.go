@@ -64,8 +64,7 @@ func (m *MCAP) sort(e *mcapEpisode) (out mcapColumns, err error) {
 			leave(t, t.Why)
 		case t.Name == mcapTask || t.Name == mcapDocument:
 			if other := e.topic(t.Name); other != t {
-				return out, fmt.Errorf("%s has messages of %s and of %s, and is to have one kind", t.Name,
-					other.Type,
+				return out, fmt.Errorf("%s has messages of %s and of %s, and is to have one kind", t.Name, other.Type,
 					t.Type)
 			}
 		case t.Type == "sensor_msgs/msg/Image" || t.Type == "sensor_msgs/msg/CompressedImage":

@@ -13,8 +13,7 @@ import (
 
 // mcapPixels are the bytes of a pixel of sensor_msgs/Image, and where in it red, green and blue lie.
 var mcapPixels = map[string]struct{ size, r, g, b int }{"rgb8": {3, 0, 1, 2}, "bgr8": {3, 2, 1, 0},
-	"mono8": {1, 0, 0, 0},
-	"rgba8": {4, 0, 1, 2}, "bgra8": {4, 2, 1, 0}, "8UC1": {1, 0, 0, 0}, "8UC3": {3, 2, 1, 0}}
+	"mono8": {1, 0, 0, 0}, "rgba8": {4, 0, 1, 2}, "bgra8": {4, 2, 1, 0}, "8UC1": {1, 0, 0, 0}, "8UC3": {3, 2, 1, 0}}
 
 // mcapPicture is the picture of a message, as a file: that of sensor_msgs/CompressedImage, or a BMP of
 // the pixels of sensor_msgs/Image.
@@ -30,12 +29,10 @@ func mcapPicture(m *mcap.Message, most int64) ([]byte, error) {
 	}
 	how, ok := mcapPixels[m.Texts["encoding"]]
 	if !ok {
-		return nil, fmt.Errorf("pixels in %.20q, and rgb8, bgr8, rgba8, bgra8 and mono8 are read",
-			m.Texts["encoding"])
+		return nil, fmt.Errorf("pixels in %.20q, and rgb8, bgr8, rgba8, bgra8 and mono8 are read", m.Texts["encoding"])
 	}
 	w, h, step := one("width"), one("height"), one("step")
-	if w < 1 || h < 1 || step < w*how.size || len(data) < step*(h-1)+w*how.size ||
-		int64(w)*int64(h)*3 > most {
+	if w < 1 || h < 1 || step < w*how.size || len(data) < step*(h-1)+w*how.size || int64(w)*int64(h)*3 > most {
 		return nil, fmt.Errorf("%d by %d pixels in lines of %d bytes, and it has %d", w, h, step, len(data))
 	}
 	pixels := make([]byte, 0, 3*w*h)

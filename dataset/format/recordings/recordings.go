@@ -130,8 +130,7 @@ func (r *recordings) read(i int64, place func(at int) (p dataset.Place, called s
 		if called != "" {
 			called = " (" + called + ")"
 		}
-		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("episode %d%s, step %d: %v", at,
-			called, k, err)}
+		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("episode %d%s, step %d: %v", at, called, k, err)}
 	}
 	e, err := open(at, k)
 	if err != nil {
@@ -255,8 +254,7 @@ func registerRobots(name, doc string, o opener,
 				return nil, err
 			}
 			return r, nil
-		},
-		Write: write})
+		}, Write: write})
 }
 
 // OpenRobots opens a data set of recordings, of whatever format.

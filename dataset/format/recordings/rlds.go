@@ -120,8 +120,7 @@ func openRLDS(dir string, o dataset.Options) (*RLDS, error) {
 	}
 	steps := root.Dict.Features["steps"]
 	if steps == nil || steps.Sequence.Feature == nil {
-		return nil,
-			errors.New("features.json: there are no steps: a data set of RLDS has a sequence of them")
+		return nil, errors.New("features.json: there are no steps: a data set of RLDS has a sequence of them")
 	}
 	r := &RLDS{recordings: newRecordings(dir, o), columns: map[string]rldsColumn{}}
 	if err := r.collect("steps", steps.Sequence.Feature, 0); err != nil {
@@ -143,8 +142,7 @@ func openRLDS(dir string, o dataset.Options) (*RLDS, error) {
 func (r *RLDS) scan() error {
 	names, err := filepath.Glob(filepath.Join(r.path, "*-"+orTrain(r.o.Split)+".tfrecord*"))
 	if err != nil || len(names) == 0 {
-		return errors.Join(fmt.Errorf("%s has no files of records called *-%s.tfrecord*", r.path,
-			orTrain(r.o.Split)),
+		return errors.Join(fmt.Errorf("%s has no files of records called *-%s.tfrecord*", r.path, orTrain(r.o.Split)),
 			err)
 	}
 	slices.Sort(names)
@@ -284,8 +282,7 @@ func (r *RLDS) Read(i int64) (dataset.Document, error) {
 func (r *RLDS) open(at int, _ int64) (*opened, error) {
 	e := r.episodes[at]
 	if e.place.Size > r.o.Limit() {
-		return nil, fmt.Errorf("the episode has %d bytes, and %d are read at most", e.place.Size,
-			r.o.Limit())
+		return nil, fmt.Errorf("the episode has %d bytes, and %d are read at most", e.place.Size, r.o.Limit())
 	}
 	features, steps, err := r.episode(e)
 	if err != nil {

@@ -40,14 +40,12 @@ func writeRLDS(dir string, docs []dataset.Document) (path string, o dataset.Opti
 		example = field(nil, 1, featureOf(example, rldsDocument, 1, b))
 		file = appendRecord(file, example)
 	}
-	tensor := map[string]any{"dtype": "float32",
-		"shape": map[string]any{"dimensions": []string{fmt.Sprint(width)}}}
+	tensor := map[string]any{"dtype": "float32", "shape": map[string]any{"dimensions": []string{fmt.Sprint(width)}}}
 	dict := func(features map[string]any) map[string]any {
 		return map[string]any{"featuresDict": map[string]any{"features": features}}
 	}
-	b,
-		err := json.MarshalIndent(dict(map[string]any{"steps": map[string]any{"sequence": map[string]any{"feature": dict(
-		map[string]any{"action": map[string]any{"tensor": tensor}})}}}), "", " ")
+	b, err := json.MarshalIndent(dict(map[string]any{"steps": map[string]any{"sequence": map[string]any{
+		"feature": dict(map[string]any{"action": map[string]any{"tensor": tensor}})}}}), "", " ")
 	if err != nil {
 		return "", o, err
 	}

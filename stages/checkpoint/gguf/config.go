@@ -90,24 +90,20 @@ func (m *Model) readConfig() (err error) {
 	if err := m.readExperts(); err != nil {
 		return err
 	}
-	for key, same := range map[string]int{"attention.value_length": c.headDim,
-		"rope.dimension_count": c.headDim} {
+	for key, same := range map[string]int{"attention.value_length": c.headDim, "rope.dimension_count": c.headDim} {
 		if n, err := m.number(key, same); err != nil || n != same {
-			return m.fault("", checkpoint.Malformed, "%s.%s is %d, only the heads' length %d is read",
-				m.family.arch, key, n,
-				same)
+			return m.fault("", checkpoint.Malformed, "%s.%s is %d, only the heads' length %d is read", m.family.arch,
+				key, n, same)
 		}
 	}
-	for key, to := range map[string]*float64{"attention.layer_norm_rms_epsilon": &c.eps,
-		"rope.freq_base":         &c.theta,
+	for key, to := range map[string]*float64{"attention.layer_norm_rms_epsilon": &c.eps, "rope.freq_base": &c.theta,
 		"attn_logit_softcapping": &c.attnCap, "final_logit_softcapping": &c.logitCap} {
 		if *to, err = m.real(key, 0); err != nil {
 			return err
 		}
 	}
 	if c.eps <= 0 {
-		return m.fault("", checkpoint.Missing, "%s.attention.layer_norm_rms_epsilon is not there",
-			m.family.arch)
+		return m.fault("", checkpoint.Missing, "%s.attention.layer_norm_rms_epsilon is not there", m.family.arch)
 	}
 	if c.theta == 0 {
 		c.theta = 10000
@@ -175,9 +171,8 @@ var llama3 = stretch{low: 1, high: 4, context: 8192}
 func (m *Model) readFactors(t *Tensor) error {
 	n := m.config.headDim / 2
 	if t.Type != F32 || len(t.Shape) != 1 || t.Shape[0] != n || m.config.scaling != nil {
-		return m.fault(t.Name, checkpoint.Misshapen,
-			"%v %v, want F32 with a factor for each of %d frequencies, and no "+
-				"rope.scaling beside them", t.Type, t.Shape, n)
+		return m.fault(t.Name, checkpoint.Misshapen, "%v %v, want F32 with a factor for each of %d frequencies, "+
+			"and no rope.scaling beside them", t.Type, t.Shape, n)
 	}
 	raw := make([]byte, 4*n)
 	if _, err := m.File.f.ReadAt(raw, t.Offset); err != nil {
@@ -190,14 +185,12 @@ func (m *Model) readFactors(t *Tensor) error {
 	}
 	for i, want := range s.factors(m.config.theta, m.config.headDim) {
 		if !(math.Abs(got[i]-want) <= 1e-4*want) {
-			return m.fault(t.Name, checkpoint.Malformed,
-				"at offset %d: factor %d is %g; Llama 3's rule with factor %g over "+
-					"%g positions says %g, and no other is known", t.Offset+int64(4*i), i, got[i], s.factor,
+			return m.fault(t.Name, checkpoint.Malformed, "at offset %d: factor %d is %g; Llama 3's rule with "+
+				"factor %g over %g positions says %g, and no other is known", t.Offset+int64(4*i), i, got[i], s.factor,
 				s.context, want)
 		}
 	}
-	m.config.scaling = map[string]any{"rope_type": "llama3", "factor": point(s.factor),
-		"low_freq_factor":  point(s.low),
+	m.config.scaling = map[string]any{"rope_type": "llama3", "factor": point(s.factor), "low_freq_factor": point(s.low),
 		"high_freq_factor": point(s.high), "original_max_position_embeddings": int(s.context)}
 	return nil
 }
@@ -236,15 +229,13 @@ func (m *Model) Config(dtype checkpoint.DType) []byte {
 	c, f := &m.config, m.family
 	_, head := m.of["lm_head.weight"]
 	_, bias := m.of["model.layers.0.self_attn.q_proj.bias"]
-	out := map[string]any{"model_type": f.modelType, "architectures": []string{f.class},
-		"hidden_act":  "silu",
+	out := map[string]any{"model_type": f.modelType, "architectures": []string{f.class}, "hidden_act": "silu",
 		"hidden_size": c.hidden, "intermediate_size": c.mlp, "num_hidden_layers": c.layers,
 		"num_attention_heads": c.heads, "num_key_value_heads": c.kvHeads, "head_dim": c.headDim,
 		"max_position_embeddings": c.context, "rms_norm_eps": point(c.eps), "rope_theta": point(c.theta),
 		"vocab_size": m.infos["model.embed_tokens.weight"].Shape[0], "tie_word_embeddings": !head,
 		"torch_dtype": map[checkpoint.DType]string{checkpoint.F32: "float32", checkpoint.F16: "float16",
-			checkpoint.BF16: "bfloat16"}[cmp.Or(dtype,
-			m.infos["model.layers.0.self_attn.o_proj.weight"].DType)],
+			checkpoint.BF16: "bfloat16"}[cmp.Or(dtype, m.infos["model.layers.0.self_attn.o_proj.weight"].DType)],
 		"bos_token_id": m.id("bos"), "eos_token_id": m.id("eos")}
 	if f.arch == "llama" {
 		out["attention_bias"] = bias

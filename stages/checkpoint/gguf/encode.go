@@ -26,8 +26,7 @@ var shorter = map[Type]Type{Q2_K: Q4_0, Q3_K: Q4_0, Q4_K: Q5_0, Q5_K: Q5_1, Q6_K
 
 // Written are the names of the types that Export writes.
 func Written() []string {
-	return []string{"f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0",
-		"q3_k",
+	return []string{"f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0", "q3_k",
 		"q2_k"}
 }
 

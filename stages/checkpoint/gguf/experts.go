@@ -48,8 +48,7 @@ func (f *family) expert(name string, x int) string {
 	}
 	for i, theirs := range expertTensors {
 		if module == theirs+".weight" {
-			return "model.layers." + layer + "." + strings.Replace(f.moe.each[i], "*", strconv.Itoa(x), 1) +
-				".weight"
+			return "model.layers." + layer + "." + strings.Replace(f.moe.each[i], "*", strconv.Itoa(x), 1) + ".weight"
 		}
 	}
 	return ""
@@ -62,8 +61,7 @@ func (m *Model) takeExperts(t *Tensor) (bool, error) {
 	}
 	n := m.config.experts
 	if len(t.Shape) != 3 || t.Shape[0] != n {
-		return true, m.fault(t.Name, checkpoint.Misshapen,
-			"at offset %d: %v, want a matrix for each of %d experts",
+		return true, m.fault(t.Name, checkpoint.Misshapen, "at offset %d: %v, want a matrix for each of %d experts",
 			t.Offset, t.Shape, n)
 	}
 	for x := range n {
@@ -90,8 +88,7 @@ func (m *Model) readExperts() (err error) {
 		c.expertMLP, err = m.number("expert_feed_forward_length", c.mlp)
 	}
 	if err == nil && c.used > c.experts {
-		err = m.fault("", checkpoint.Malformed, "%s.expert_used_count is %d of %d", m.family.arch, c.used,
-			c.experts)
+		err = m.fault("", checkpoint.Malformed, "%s.expert_used_count is %d of %d", m.family.arch, c.used, c.experts)
 	}
 	return err
 }
@@ -133,9 +130,8 @@ func (e *exporter) readExperts() (err error) {
 		return e.fault("config.json", "", checkpoint.Missing, "%s is not there", moe.mlp)
 	}
 	if e.raw["norm_topk_prob"] != true {
-		return e.fault("config.json", "", checkpoint.Extra,
-			"norm_topk_prob is %v: llama.cpp divides the weights of "+
-				"chosen experts by their sum, and GGUF has no key for it", e.raw["norm_topk_prob"])
+		return e.fault("config.json", "", checkpoint.Extra, "norm_topk_prob is %v: llama.cpp divides the weights "+
+			"of chosen experts by their sum, and GGUF has no key for it", e.raw["norm_topk_prob"])
 	}
 	if dense, _ := e.raw["mlp_only_layers"].([]any); len(dense) > 0 || // nil is none
 		e.raw["decoder_sparse_step"] != nil && e.raw["decoder_sparse_step"] != 1.0 {
@@ -164,11 +160,9 @@ func (e *exporter) placeExpert(t checkpoint.Info, w written) (bool, error) {
 	if name == "" {
 		return false, nil
 	}
-	if _, err := checkpoint.ByteSize(t.DType, t.Shape); err != nil || len(t.Shape) != 2 ||
-		x >= e.config.experts ||
+	if _, err := checkpoint.ByteSize(t.DType, t.Shape); err != nil || len(t.Shape) != 2 || x >= e.config.experts ||
 		t.DType != checkpoint.F32 && t.DType != checkpoint.F16 && t.DType != checkpoint.BF16 {
-		return true, e.fault(t.File, t.Name, checkpoint.Misshapen, "%s %v of expert %d of %d", t.DType,
-			t.Shape, x,
+		return true, e.fault(t.File, t.Name, checkpoint.Misshapen, "%s %v of expert %d of %d", t.DType, t.Shape, x,
 			e.config.experts)
 	}
 	all := e.experts[name]
@@ -183,8 +177,7 @@ func (e *exporter) placeExpert(t checkpoint.Info, w written) (bool, error) {
 			Bytes: int64(e.config.experts) * int64(t.Shape[0]) * int64(t.Shape[1]/l.elements*l.bytes)})
 	}
 	if first := e.from[name].Shape; first[0] != t.Shape[0] || first[1] != t.Shape[1] {
-		return true, e.fault(t.File, t.Name, checkpoint.Misshapen, "%v, others of the layer have %v",
-			t.Shape, first)
+		return true, e.fault(t.File, t.Name, checkpoint.Misshapen, "%v, others of the layer have %v", t.Shape, first)
 	}
 	all[x] = t
 	return true, nil

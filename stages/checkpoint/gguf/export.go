@@ -42,8 +42,7 @@ func Export(j *checkpoint.Journal, dir, path, dtype string) error {
 		return err
 	}
 	defer src.Close()
-	e := &exporter{dir: dir, path: path, from: map[string]checkpoint.Info{},
-		experts: map[string][]checkpoint.Info{}}
+	e := &exporter{dir: dir, path: path, from: map[string]checkpoint.Info{}, experts: map[string][]checkpoint.Info{}}
 	if e.src, err = quant.Dequantized(src, dir); err != nil {
 		return err
 	}
@@ -70,8 +69,7 @@ func Export(j *checkpoint.Journal, dir, path, dtype string) error {
 
 // fault is one of the directory's files.
 func (e *exporter) fault(file, tensor string, f checkpoint.Fault, format string, a ...any) error {
-	return &checkpoint.Error{File: filepath.Join(e.dir, file), Tensor: tensor, Fault: f,
-		Why: fmt.Sprintf(format, a...)}
+	return &checkpoint.Error{File: filepath.Join(e.dir, file), Tensor: tensor, Fault: f, Why: fmt.Sprintf(format, a...)}
 }
 
 // usual is the type of the matrices with most elements.
@@ -139,8 +137,7 @@ func (e *exporter) place(w written) error {
 	}
 	errs = append(errs, e.missingExperts()...)
 	if e.rows == 0 {
-		errs = append(errs, e.fault("", "model.embed_tokens.weight", checkpoint.Missing,
-			"the model needs it"))
+		errs = append(errs, e.fault("", "model.embed_tokens.weight", checkpoint.Missing, "the model needs it"))
 	}
 	if s, ok := e.config.scaling["factors"].([]float64); ok {
 		e.tensors = append(e.tensors, Tensor{Name: "rope_freqs.weight", Type: F32, Shape: []int{len(s)},
@@ -275,13 +272,11 @@ func (e *exporter) readConfig() error {
 	}
 	typ, _ := e.raw["model_type"].(string) // refused below
 	i := slices.IndexFunc(families, func(f family) bool {
-		return f.modelType == typ ||
-			slices.Contains(f.also, typ)
+		return f.modelType == typ || slices.Contains(f.also, typ)
 	})
 	if i < 0 {
-		return e.fault("config.json", "", checkpoint.Extra,
-			"model_type is %q; models of llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, "+
-				"gemma2 and gemma3_text are written as GGUF", typ)
+		return e.fault("config.json", "", checkpoint.Extra, "model_type is %q; models of llama, mistral, mixtral, "+
+			"qwen2, qwen3, qwen3_moe, gemma2 and gemma3_text are written as GGUF", typ)
 	}
 	e.family = &families[i]
 	c := &e.config
@@ -336,8 +331,7 @@ func (e *exporter) whole(key string, usual int) (int, error) {
 			return int(v), nil
 		}
 	}
-	return 0, e.fault("config.json", "", checkpoint.Malformed, "%s is %v, want a whole number", key,
-		e.raw[key])
+	return 0, e.fault("config.json", "", checkpoint.Malformed, "%s is %v, want a whole number", key, e.raw[key])
 }
 
 // real is a number of config.json.
@@ -371,8 +365,7 @@ func (e *exporter) readRope() error {
 		for key := range s {
 			if !slices.Contains([]string{"rope_type", "type", "factor", "rope_theta",
 				"original_max_position_embeddings"}, key) {
-				return e.fault("config.json", "", checkpoint.Extra, "rope_scaling.%s: GGUF does not say it",
-					key)
+				return e.fault("config.json", "", checkpoint.Extra, "rope_scaling.%s: GGUF does not say it", key)
 			}
 		}
 		e.config.scaling = map[string]any{"kind": kind, "factor": at("factor"),
@@ -385,8 +378,7 @@ func (e *exporter) readRope() error {
 		}
 		e.config.scaling = map[string]any{"factors": r.factors(e.config.theta, e.config.headDim)}
 	default:
-		return e.fault("config.json", "", checkpoint.Extra,
-			"rope_scaling of type %q is not written as GGUF", kind)
+		return e.fault("config.json", "", checkpoint.Extra, "rope_scaling of type %q is not written as GGUF", kind)
 	}
 	return nil
 }
@@ -399,8 +391,7 @@ func (e *exporter) plain() error {
 		want = "gelu_pytorch_tanh"
 	}
 	if act != "" && act != want {
-		return e.fault("config.json", "", checkpoint.Extra, "hidden_act is %q, only %s is written for %s",
-			act, want,
+		return e.fault("config.json", "", checkpoint.Extra, "hidden_act is %q, only %s is written for %s", act, want,
 			e.family.arch)
 	}
 	types, _ := e.raw["layer_types"].([]any) // as the family has them
@@ -408,8 +399,7 @@ func (e *exporter) plain() error {
 	swa := e.raw["use_sliding_window"] == true || (e.raw["model_type"] == "mistral" ||
 		e.raw["model_type"] == "mixtral") && e.raw["sliding_window"] != nil
 	if !e.family.window && (sliding || swa) {
-		return e.fault("config.json", "", checkpoint.Extra,
-			"some layers have a window, which GGUF's %s has not",
+		return e.fault("config.json", "", checkpoint.Extra, "some layers have a window, which GGUF's %s has not",
 			e.family.arch)
 	}
 	for key, one := range map[string]any{"partial_rotary_factor": 1.0, "num_experts": 0.0} {
@@ -432,23 +422,19 @@ func (e *exporter) gemma() (err error) {
 	scalar, err := e.whole("query_pre_attn_scalar", 256)
 	if err == nil && scalar != want {
 		err = e.fault("config.json", "", checkpoint.Extra,
-			"query_pre_attn_scalar is %d: llama.cpp takes it to be %d, and "+
-				"GGUF has no key for it", scalar, want)
+			"query_pre_attn_scalar is %d: llama.cpp takes it to be %d, and GGUF has no key for it", scalar, want)
 	}
 	types, _ := e.raw["layer_types"].([]any) // nil is the usual ones
 	every := map[string]int{"gemma2": 2, "gemma3": 6}[e.family.arch]
 	for i, t := range types {
 		if full := (i+1)%every == 0; full != (t == "full_attention") {
-			err = cmp.Or(err, e.fault("config.json", "", checkpoint.Extra,
-				"layer_types: layer %d is of %v; GGUF's %s has one "+
-					"of full attention after %d with a window", i, t, e.family.arch, every-1))
+			err = cmp.Or(err, e.fault("config.json", "", checkpoint.Extra, "layer_types: layer %d is of %v; GGUF's "+
+				"%s has one of full attention after %d with a window", i, t, e.family.arch, every-1))
 		}
 	}
-	if local, e2 := e.real("rope_local_base_freq", 1e4); e.family.arch == "gemma3" &&
-		(e2 != nil || local != 1e4) {
+	if local, e2 := e.real("rope_local_base_freq", 1e4); e.family.arch == "gemma3" && (e2 != nil || local != 1e4) {
 		err = cmp.Or(err, e2, e.fault("config.json", "", checkpoint.Extra,
-			"rope_local_base_freq is %g, llama.cpp takes it to "+
-				"be 10000", local))
+			"rope_local_base_freq is %g, llama.cpp takes it to be 10000", local))
 	}
 	if err != nil {
 		return err

@@ -16,8 +16,7 @@ const linkName = "weights" + Ext
 
 var (
 	_ = hf.RegisterFile(Ext, Folder)
-	_ = checkpoint.RegisterLinked(linkName, func(path string) (checkpoint.Source,
-		error) {
+	_ = checkpoint.RegisterLinked(linkName, func(path string) (checkpoint.Source, error) {
 		return Open(path)
 	})
 )

@@ -159,8 +159,7 @@ func (p *parser) place(g *File) error {
 	for i := range g.Tensors {
 		t := &g.Tensors[i]
 		if order[i] = i; t.Offset%align != 0 || t.Offset > p.size {
-			return p.fault(t.Name, "begins at %d of the data, which is no multiple of %d in the file",
-				t.Offset, align)
+			return p.fault(t.Name, "begins at %d of the data, which is no multiple of %d in the file", t.Offset, align)
 		}
 		if t.Offset += data; t.Offset > p.size-t.Bytes {
 			return &checkpoint.Error{File: p.path, Tensor: t.Name, Fault: checkpoint.Truncated,
@@ -417,8 +416,7 @@ func (p *parser) tensor() (t Tensor) {
 	row := t.Shape[len(t.Shape)-1]
 	switch {
 	case !ok:
-		p.err = p.fault(t.Name, "its type is %v, which is not read: %s are", t.Type,
-			strings.Join(typeNames(), ", "))
+		p.err = p.fault(t.Name, "its type is %v, which is not read: %s are", t.Type, strings.Join(typeNames(), ", "))
 	case row%l.elements != 0:
 		p.err = p.fault(t.Name, "rows of %d in blocks of %d", row, l.elements)
 	case t.Offset < 0:

@@ -33,9 +33,8 @@ var families = []family{
 	{arch: "qwen3", modelType: "qwen3", class: "Qwen3ForCausalLM", qkNorm: true},
 	{arch: "gemma2", modelType: "gemma2", class: "Gemma2ForCausalLM", plus: true, sandwich: true,
 		tied: true, window: true},
-	{arch: "gemma3", modelType: "gemma3_text", class: "Gemma3ForCausalLM", plus: true, sandwich: true,
-		qkNorm: true,
-		tied:   true, window: true},
+	{arch: "gemma3", modelType: "gemma3_text", class: "Gemma3ForCausalLM", plus: true, sandwich: true, qkNorm: true,
+		tied: true, window: true},
 	{arch: "llama", modelType: "mixtral", class: "MixtralForCausalLM", pairs: true,
 		moe: &experts{router: "block_sparse_moe.gate", each: [3]string{"block_sparse_moe.experts.*.w1",
 			"block_sparse_moe.experts.*.w3", "block_sparse_moe.experts.*.w2"}, count: "num_local_experts",
@@ -66,8 +65,7 @@ var whole = map[string]string{
 // inLayers are the modules of a layer of a family, theirs by ours.
 func (f *family) inLayers() map[string]string {
 	m := map[string]string{"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q",
-		"self_attn.k_proj": "attn_k",
-		"self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output"}
+		"self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output"}
 	if f.moe != nil {
 		m[f.moe.router] = "ffn_gate_inp"
 	} else {

@@ -54,13 +54,11 @@ func (m *Model) open() error {
 	arch, _ := m.File.Meta[architecture].(string)     // what is no text is no architecture
 	n, _ := m.File.Meta[arch+".expert_count"].(int64) // of another type is refused where it is read
 	i := slices.IndexFunc(families, func(f family) bool {
-		return f.arch == arch &&
-			(f.moe != nil) == (n > 0)
+		return f.arch == arch && (f.moe != nil) == (n > 0)
 	})
 	if i < 0 {
-		return m.fault("", checkpoint.Malformed, "%s is %q, of which no model is read: want one of %v",
-			architecture, arch,
-			archNames())
+		return m.fault("", checkpoint.Malformed, "%s is %q, of which no model is read: want one of %v", architecture,
+			arch, archNames())
 	}
 	m.family = &families[i]
 	if err := m.readConfig(); err != nil {
@@ -101,9 +99,8 @@ func (m *Model) show(name string, t *Tensor) error {
 	}
 	p := placed{t, m.family.changeOf(name, m.config.heads, m.config.kvHeads)}
 	if p.heads > 0 && t.Shape[0]%(2*p.heads) != 0 {
-		return m.fault(t.Name, checkpoint.Misshapen, "at offset %d: %d rows are no pairs in %d heads",
-			t.Offset, t.Shape[0],
-			p.heads)
+		return m.fault(t.Name, checkpoint.Misshapen, "at offset %d: %d rows are no pairs in %d heads", t.Offset,
+			t.Shape[0], p.heads)
 	}
 	dtype := map[Type]checkpoint.DType{F16: checkpoint.F16, BF16: checkpoint.BF16}[t.Type]
 	if dtype == "" || p.plus != 0 {
@@ -113,8 +110,7 @@ func (m *Model) show(name string, t *Tensor) error {
 	if err != nil {
 		return m.fault(t.Name, checkpoint.Malformed, "%v", err)
 	}
-	m.infos[name] = checkpoint.Info{Name: name, DType: dtype, Shape: t.Shape, File: m.File.base(),
-		Bytes: bytes}
+	m.infos[name] = checkpoint.Info{Name: name, DType: dtype, Shape: t.Shape, File: m.File.base(), Bytes: bytes}
 	m.of[name] = p
 	return nil
 }
@@ -179,15 +175,13 @@ func (m *Model) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	n := 1
 	for i, r := range ranges {
 		if r[0] < 0 || r[0] > r[1] || r[1] > p.t.Shape[i] {
-			return fmt.Errorf("%s: tensor %s: ranges %v lie outside of %v", m.File.path, name, ranges,
-				p.t.Shape)
+			return fmt.Errorf("%s: tensor %s: ranges %v lie outside of %v", m.File.path, name, ranges, p.t.Shape)
 		}
 		n *= r[1] - r[0]
 	}
 	info := m.infos[name]
 	if size := n * info.DType.Bits() / 8; size != len(dst) {
-		return fmt.Errorf("%s: tensor %s: ranges %v take %d bytes, the buffer has %d", m.File.path, name,
-			ranges, size,
+		return fmt.Errorf("%s: tensor %s: ranges %v take %d bytes, the buffer has %d", m.File.path, name, ranges, size,
 			len(dst))
 	}
 	if n == 0 {
@@ -237,8 +231,7 @@ func (m *Model) readRows(p placed, ranges [][2]int, dst []byte) error {
 		at := t.Offset + int64(rows[0])*rowBytes + int64(first*l.bytes)
 		if _, err := m.File.f.ReadAt(raw, at); err != nil {
 			if errors.Is(err, io.EOF) {
-				return m.fault(t.Name, checkpoint.Truncated,
-					"at offset %d: the file ended while it was read", at)
+				return m.fault(t.Name, checkpoint.Truncated, "at offset %d: the file ended while it was read", at)
 			}
 			return fmt.Errorf("%s: reading %s: %w", m.File.path, t.Name, err)
 		}

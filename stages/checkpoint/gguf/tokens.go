@@ -90,18 +90,15 @@ func (m *Model) vocabulary() (*vocabulary, error) {
 	case v.model != "gpt2" && v.model != "llama":
 		return nil, m.fault("", checkpoint.Malformed, "%smodel is %q, gpt2 and llama are read", at, v.model)
 	case len(v.tokens) == 0 || len(v.tokens) > rows:
-		return nil, m.fault("", checkpoint.Malformed, "%stokens has %d, the embedding %d", at,
-			len(v.tokens), rows)
+		return nil, m.fault("", checkpoint.Malformed, "%stokens has %d, the embedding %d", at, len(v.tokens), rows)
 	case v.kinds == nil:
 		v.kinds = slices.Repeat([]int64{tokenNormal}, len(v.tokens))
 	case len(v.kinds) != len(v.tokens):
-		return nil, m.fault("", checkpoint.Malformed, "%stoken_type has %d, there are %d tokens", at,
-			len(v.kinds),
+		return nil, m.fault("", checkpoint.Malformed, "%stoken_type has %d, there are %d tokens", at, len(v.kinds),
 			len(v.tokens))
 	}
 	if v.model == "llama" && len(v.scores) != len(v.tokens) {
-		return nil, m.fault("", checkpoint.Malformed, "%sscores has %d, there are %d tokens", at,
-			len(v.scores),
+		return nil, m.fault("", checkpoint.Malformed, "%sscores has %d, there are %d tokens", at, len(v.scores),
 			len(v.tokens))
 	}
 	if v.model == "gpt2" && len(v.merges) == 0 {
@@ -139,9 +136,8 @@ func (m *Model) Tokenizer() (map[string][]byte, error) {
 		pre, _ := m.File.Meta["tokenizer.ggml.pre"].(string) // refused below
 		i := slices.IndexFunc(cuts, func(c cut) bool { return slices.Contains(c.names, pre) })
 		if i < 0 {
-			return nil, m.fault("", checkpoint.Malformed, "tokenizer.ggml.pre is %q: how text is cut is "+
-				"not known; %v are",
-				pre, cutNames())
+			return nil, m.fault("", checkpoint.Malformed,
+				"tokenizer.ggml.pre is %q: how text is cut is not known; %v are", pre, cutNames())
 		}
 		bos = cuts[i].bos
 		files["tokenizer.json"] = v.byteLevel(m, &cuts[i])
@@ -158,9 +154,8 @@ func (m *Model) Tokenizer() (map[string][]byte, error) {
 
 // tokenizerConfig names special tokens, and has the chat template.
 func (m *Model) tokenizerConfig(v *vocabulary) map[string]any {
-	conf := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast",
-		"clean_up_tokenization_spaces": false,
-		"model_max_length":             m.config.context}
+	conf := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false,
+		"model_max_length": m.config.context}
 	if v.model == "llama" {
 		conf["tokenizer_class"], conf["legacy"] = "LlamaTokenizer", false
 		if m.family.window {
@@ -190,20 +185,17 @@ func (v *vocabulary) byteLevel(m *Model, c *cut) []byte {
 			continue
 		}
 		if vocab[t] = i; v.kinds[i] == tokenControl || v.kinds[i] == tokenUser {
-			added = append(added, map[string]any{"id": i, "content": t, "single_word": false,
-				"lstrip": false,
+			added = append(added, map[string]any{"id": i, "content": t, "single_word": false, "lstrip": false,
 				"rstrip": false, "normalized": false, "special": v.kinds[i] == tokenControl})
 		}
 	}
-	out := map[string]any{"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added,
-		"normalizer":    nil,
-		"pre_tokenizer": json.RawMessage(c.before), "decoder": json.RawMessage(byteLevel),
-		"post_processor": json.RawMessage(`{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false,"use_regex":true}`),
-		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": nil,
-			"continuing_subword_prefix": nil,
-			"end_of_word_suffix":        nil, "fuse_unk": false, "byte_fallback": false,
-			"ignore_merges": c.ignore,
-			"vocab":         vocab, "merges": v.merges}}
+	out := map[string]any{"version": "1.0", "truncation": nil, "padding": nil,
+		"added_tokens": added, "normalizer": nil, "pre_tokenizer": json.RawMessage(c.before),
+		"decoder": json.RawMessage(byteLevel), "post_processor": json.RawMessage(
+			`{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false,"use_regex":true}`),
+		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil,
+			"end_of_word_suffix": nil, "fuse_unk": false, "byte_fallback": false, "ignore_merges": c.ignore,
+			"vocab": vocab, "merges": v.merges}}
 	if c.nfc {
 		out["normalizer"] = map[string]string{"type": "NFC"}
 	}
@@ -214,9 +206,8 @@ func (v *vocabulary) byteLevel(m *Model, c *cut) []byte {
 			map[string]any{"Sequence": map[string]any{"id": "B", "type_id": 1}}
 		first := map[string]any{"SpecialToken": map[string]any{"id": bos, "type_id": 0}}
 		out["post_processor"] = map[string]any{"type": "TemplateProcessing", "single": []any{first, a},
-			"pair": []any{first, a, first, b},
-			"special_tokens": map[string]any{bos: map[string]any{"id": bos, "ids": []int64{id},
-				"tokens": []string{bos}}}}
+			"pair": []any{first, a, first, b}, "special_tokens": map[string]any{
+				bos: map[string]any{"id": bos, "ids": []int64{id}, "tokens": []string{bos}}}}
 	}
 	return marshal(out)
 }

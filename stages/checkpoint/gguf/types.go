@@ -40,15 +40,13 @@ type layout struct {
 }
 
 var layouts = map[Type]layout{
-	F32: {"F32", 1, 4,
-		func(y []float32, b []byte) { y[0] = math.Float32frombits(binary.LittleEndian.Uint32(b)) },
+	F32: {"F32", 1, 4, func(y []float32, b []byte) { y[0] = math.Float32frombits(binary.LittleEndian.Uint32(b)) },
 		func(out []byte, x []float32) []byte {
 			return binary.LittleEndian.AppendUint32(out, math.Float32bits(x[0]))
 		}},
 	F16: {"F16", 1, 2, func(y []float32, b []byte) { y[0] = half(b) },
 		func(out []byte, x []float32) []byte { return appendHalf(out, x[0]) }},
-	BF16: {"BF16", 1, 2,
-		func(y []float32, b []byte) { y[0] = tensor.BF16Value(binary.LittleEndian.Uint16(b)) },
+	BF16: {"BF16", 1, 2, func(y []float32, b []byte) { y[0] = tensor.BF16Value(binary.LittleEndian.Uint16(b)) },
 		func(out []byte, x []float32) []byte {
 			return binary.LittleEndian.AppendUint16(out, tensor.BF16Bits(x[0]))
 		}},
@@ -65,11 +63,9 @@ var layouts = map[Type]layout{
 }
 
 // others are types that are not read, for messages.
-var others = map[Type]string{9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS",
-	18: "IQ3_XXS",
-	19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32",
-	27: "I64",
-	28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4"}
+var others = map[Type]string{9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
+	20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
+	29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4"}
 
 // String is ggml's name of the type.
 func (t Type) String() string {

@@ -110,8 +110,7 @@ func (e *exporter) put(v *vocabulary, conf map[string]any, more []pair) {
 			scores[i] = float32(v.scores[i])
 		}
 	}
-	e.meta = append(e.meta, pair{at + "model", v.model}, pair{at + "tokens", v.tokens},
-		pair{at + "token_type", kinds})
+	e.meta = append(e.meta, pair{at + "model", v.model}, pair{at + "tokens", v.tokens}, pair{at + "token_type", kinds})
 	if v.model == "llama" {
 		e.meta = append(e.meta, pair{at + "scores", scores})
 	} else {
@@ -220,14 +219,12 @@ func (e *exporter) readTokenizer(v *vocabulary, conf map[string]any) (more []pai
 	c, ok := f.cut()
 	if !ok {
 		return nil, e.fault(name, "", checkpoint.Extra,
-			"how its pre_tokenizer cuts text has no name in llama.cpp that "+
-				"is known here: %v are", cutNames())
+			"how its pre_tokenizer cuts text has no name in llama.cpp that is known here: %v are", cutNames())
 	}
 	if c.ignore != f.Model.Ignore {
 		if t := f.unmerged(v); t != "" {
-			return nil, e.fault(name, "", checkpoint.Extra, "model.ignore_merges is %v, which llama.cpp "+
-				"takes to be %v for %s, and merges do not make token %q",
-				f.Model.Ignore, c.ignore, c.names[0], t)
+			return nil, e.fault(name, "", checkpoint.Extra, "model.ignore_merges is %v, which llama.cpp takes to "+
+				"be %v for %s, and merges do not make token %q", f.Model.Ignore, c.ignore, c.names[0], t)
 		}
 	}
 	return []pair{{"tokenizer.ggml.pre", c.names[0]}, {"tokenizer.ggml.add_bos_token", bos}}, nil
@@ -393,13 +390,11 @@ func (e *exporter) addTokens(v *vocabulary) error {
 	}
 	for _, a := range f.Added {
 		if a.ID < 0 || a.ID >= int64(e.rows) {
-			return e.fault("tokenizer.json", "", checkpoint.Malformed, "added token %q has id %d of %d",
-				a.Content, a.ID,
-				e.rows)
+			return e.fault("tokenizer.json", "", checkpoint.Malformed, "added token %q has id %d of %d", a.Content,
+				a.ID, e.rows)
 		}
 		for int64(len(v.tokens)) <= a.ID {
-			v.tokens, v.kinds, v.scores = append(v.tokens, ""), append(v.kinds, tokenUnused),
-				append(v.scores, 0)
+			v.tokens, v.kinds, v.scores = append(v.tokens, ""), append(v.kinds, tokenUnused), append(v.scores, 0)
 		}
 		if v.tokens[a.ID] == a.Content && v.kinds[a.ID] != tokenNormal {
 			continue
@@ -419,8 +414,7 @@ func (v *vocabulary) readPieces(b []byte) (more []pair, err error) {
 	err = fields(b, func(n uint64, num uint64, sub []byte) error {
 		switch n {
 		case 1:
-			v.tokens, v.scores, v.kinds = append(v.tokens, ""), append(v.scores, 0),
-				append(v.kinds, tokenNormal)
+			v.tokens, v.scores, v.kinds = append(v.tokens, ""), append(v.scores, 0), append(v.kinds, tokenNormal)
 			at := len(v.tokens) - 1
 			return fields(sub, func(n, num uint64, s []byte) error {
 				switch n {
@@ -435,8 +429,7 @@ func (v *vocabulary) readPieces(b []byte) (more []pair, err error) {
 			})
 		case 2:
 			return fields(sub, func(n, num uint64, _ []byte) error {
-				bpe = bpe || n == 3 &&
-					num == 2
+				bpe = bpe || n == 3 && num == 2
 				return nil
 			})
 		case 3:

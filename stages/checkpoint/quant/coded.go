@@ -117,8 +117,7 @@ type coded struct {
 // or awq), and with other numbers for the tensors of changed, in the types that they have. It gives what
 // config.json is to say of it; group is that of all matrices.
 func Recode(src checkpoint.Source, form string, group int, matrices map[string]*Coded,
-	changed map[string][]float32) (checkpoint.Source,
-	json.RawMessage, error) {
+	changed map[string][]float32) (checkpoint.Source, json.RawMessage, error) {
 	at := slices.IndexFunc(codedForms, func(f codedForm) bool { return f.name == form })
 	if at < 0 {
 		return nil, nil, fmt.Errorf("%q is no layout of coded matrices", form)
@@ -168,8 +167,7 @@ func (c *coded) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	}
 	n, err := checkpoint.BoxBytes(t.DType, t.Shape, ranges)
 	if err != nil || n != int64(len(dst)) {
-		return fmt.Errorf("%s: ranges %v take %d bytes, the buffer has %d: %w", name, ranges, n, len(dst),
-			err)
+		return fmt.Errorf("%s: ranges %v take %d bytes, the buffer has %d: %w", name, ranges, n, len(dst), err)
 	}
 	size := t.DType.Bits() / 8
 	rows, cols := ranges[0], [2]int{0, 1}

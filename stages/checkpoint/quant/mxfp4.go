@@ -19,8 +19,7 @@ const (
 )
 
 // e2m1 are the four-bit numbers.
-var e2m1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6,
-	float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
+var e2m1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
 
 var _ = registerPacking(packing{name: "mxfp4", source: "OCP Microscaling Formats 1.0", find: mxfp4})
 
@@ -35,8 +34,7 @@ func mxfp4(f *finder, t checkpoint.Info) (*matrix, error) {
 	s := t.Shape
 	if len(s) != 4 || s[3] != fp4Block/2 || len(scale.Shape) != 3 || scale.DType != checkpoint.U8 ||
 		scale.Shape[0] != s[0] || scale.Shape[1] != s[1] || scale.Shape[2] != s[2] {
-		return nil, f.misshapen(name+scalesTail,
-			"%s %v, want U8 with an exponent for each block of 16 bytes of %v",
+		return nil, f.misshapen(name+scalesTail, "%s %v, want U8 with an exponent for each block of 16 bytes of %v",
 			scale.DType, scale.Shape, s)
 	}
 	return &matrix{name: name, shape: []int{s[0], s[2] * fp4Block, s[1]},
@@ -50,8 +48,7 @@ func (f *finder) readFP4(t, scale checkpoint.Info, ranges [][2]int, dst []byte) 
 	n, w, each := rows[1]-rows[0], cols[1]-cols[0], blocks[1]-blocks[0]
 	raw, exp := make([]byte, w*each*fp4Block/2), make([]byte, w*each)
 	for e := ranges[0][0]; e < ranges[0][1]; e++ {
-		if err := f.src.ReadRanges(t.Name, [][2]int{{e, e + 1}, cols, blocks, {0, fp4Block / 2}},
-			raw); err != nil {
+		if err := f.src.ReadRanges(t.Name, [][2]int{{e, e + 1}, cols, blocks, {0, fp4Block / 2}}, raw); err != nil {
 			return err
 		}
 		if err := f.src.ReadRanges(scale.Name, [][2]int{{e, e + 1}, cols, blocks}, exp); err != nil {

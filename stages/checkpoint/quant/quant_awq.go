@@ -39,8 +39,7 @@ func awq(f *finder, t checkpoint.Info) (*matrix, error) {
 	}
 	if zeros.DType != checkpoint.I32 || len(zeros.Shape) != 2 || zeros.Shape[0] != groups ||
 		zeros.Shape[1] != t.Shape[1] {
-		return nil, f.misshapen(base+zerosTail, "%s %v, want I32 [%d %d]", zeros.DType, zeros.Shape, groups,
-			t.Shape[1])
+		return nil, f.misshapen(base+zerosTail, "%s %v, want I32 [%d %d]", zeros.DType, zeros.Shape, groups, t.Shape[1])
 	}
 	size := k / groups
 	g := &Grid{Rows: n, Cols: k, Table: wholeNumbers(4, 0), Group: size, Zeros: true}

@@ -22,10 +22,8 @@ const (
 const bytesTimes = 7.874015718698502e-3
 
 var (
-	_ = registerPacking(packing{name: "bitsandbytes-4bit", source: "bitsandbytes 0.50, QuantState",
-		find: fourBits})
-	_ = registerPacking(packing{name: "bitsandbytes-8bit", source: "bitsandbytes 0.50, Int8Params",
-		find: eightBits})
+	_ = registerPacking(packing{name: "bitsandbytes-4bit", source: "bitsandbytes 0.50, QuantState", find: fourBits})
+	_ = registerPacking(packing{name: "bitsandbytes-8bit", source: "bitsandbytes 0.50, Int8Params", find: eightBits})
 )
 
 // bnbState is what the file says of a matrix of four bits.
@@ -70,8 +68,7 @@ func fourBits(f *finder, t checkpoint.Info) (*matrix, error) {
 		return nil, &checkpoint.Error{File: f.path, Tensor: state.Name, Fault: checkpoint.Malformed, Why: "state", Err: err}
 	}
 	if len(m.Shape) != 2 || m.Shape[0] < 1 || m.Shape[1] < 1 || m.Block < 2 || m.Block%2 != 0 ||
-		m.Shape[1] > 1<<40/m.Shape[0] ||
-		checkpoint.BoxLen(checkpoint.Whole(t.Shape)) != (m.Shape[0]*m.Shape[1]+1)/2 {
+		m.Shape[1] > 1<<40/m.Shape[0] || checkpoint.BoxLen(checkpoint.Whole(t.Shape)) != (m.Shape[0]*m.Shape[1]+1)/2 {
 		return nil, f.misshapen(t.Name, "U8 %v for a matrix %v in blocks of %d", t.Shape, m.Shape, m.Block)
 	}
 	table, err := f.all16(t.Name + mapTail)
@@ -111,8 +108,7 @@ func (m *bnbMatrix) magnitudes(t checkpoint.Info) ([]float32, error) {
 	if m.NestedBlock < 1 || outer.DType != checkpoint.F32 || len(outer.Shape) != 1 ||
 		outer.Shape[0] != ceilDiv(n, m.NestedBlock) || table.DType != checkpoint.F32 || len(table.Shape) != 1 ||
 		table.Shape[0] != 256 {
-		return nil, m.f.misshapen(base+nestedTail,
-			"%s %v and a table %v, want F32 for each %d of %d, and 256",
+		return nil, m.f.misshapen(base+nestedTail, "%s %v and a table %v, want F32 for each %d of %d, and 256",
 			outer.DType, outer.Shape, table.Shape, m.NestedBlock, n)
 	}
 	codes, err := m.f.bytes(t, [2]int{0, n})
@@ -196,8 +192,7 @@ func eightBits(f *finder, t checkpoint.Info) (*matrix, error) {
 		}
 		if form.DType != checkpoint.U8 || len(raw) != 1 || raw[0] != 0 {
 			return nil, &checkpoint.Error{File: f.path, Tensor: form.Name, Fault: checkpoint.Malformed,
-				Why: "rows that are turned for a device are not read",
-				Try: "save the model from the processor"}
+				Why: "rows that are turned for a device are not read", Try: "save the model from the processor"}
 		}
 	}
 	g := &Grid{Rows: t.Shape[0], Cols: t.Shape[1], Table: signedBytes, Group: t.Shape[1], Times: bytesTimes}

@@ -17,10 +17,8 @@ const (
 )
 
 var (
-	_ = registerPacking(packing{name: "pack-quantized", source: "compressed-tensors 0.20",
-		find: packQuantized})
-	_ = registerPacking(packing{name: "int-quantized", source: "compressed-tensors 0.20",
-		find: plainQuantized})
+	_ = registerPacking(packing{name: "pack-quantized", source: "compressed-tensors 0.20", find: packQuantized})
+	_ = registerPacking(packing{name: "int-quantized", source: "compressed-tensors 0.20", find: plainQuantized})
 )
 
 // packQuantized takes a matrix of integers of 2, 4 or 8 bits that share 32-bit words, from the low bits on,
@@ -32,8 +30,7 @@ func packQuantized(f *finder, t checkpoint.Info) (*matrix, error) {
 	}
 	f.take(t.Name)
 	scale, shape := f.take(name+scaleTail), f.take(name+shapeTail)
-	p := &packedWords{f: f, words: t, scale: scale, zero: f.take(name + zeroTail), order: f.take(name +
-		orderTail)}
+	p := &packedWords{f: f, words: t, scale: scale, zero: f.take(name + zeroTail), order: f.take(name + orderTail)}
 	if err := p.measure(shape); err != nil {
 		return nil, err
 	}
@@ -47,9 +44,8 @@ func packQuantized(f *finder, t checkpoint.Info) (*matrix, error) {
 	p.groups = scale.Shape[1]
 	if z := p.zero; z.Name != "" && (z.DType != checkpoint.I32 || len(z.Shape) != 2 || z.Shape[1] != p.groups ||
 		z.Shape[0] != ceilDiv(p.rows, p.each())) {
-		return nil, f.misshapen(z.Name,
-			"%s %v, want I32 with a zero for each of %v, of rows that share words",
-			z.DType, z.Shape, scale.Shape)
+		return nil, f.misshapen(z.Name, "%s %v, want I32 with a zero for each of %v, of rows that share words", z.DType,
+			z.Shape, scale.Shape)
 	}
 	if o := p.order; o.Name != "" && (o.DType != checkpoint.I32 || len(o.Shape) != 1 || o.Shape[0] != p.cols) {
 		return nil, f.misshapen(o.Name, "%s %v, want I32 with the group of each of %d columns", o.DType,

@@ -41,16 +41,13 @@ func gptq(f *finder, t checkpoint.Info) (*matrix, error) {
 		m.more = 1
 	}
 	if _, float := checkpoint.FloatDecoder(scales.DType); m.n == 0 || m.groups == 0 || float == nil ||
-		zeros.DType != checkpoint.I32 ||
-		zeros.Shape[0] != m.groups || 32*zeros.Shape[1]%m.n != 0 {
-		return nil, f.misshapen(zeros.Name,
-			"%s %v beside scales %s %v, want I32 with a zero of 2, 3, 4 or 8 "+
-				"bits for each scale", zeros.DType, zeros.Shape, scales.DType, scales.Shape)
+		zeros.DType != checkpoint.I32 || zeros.Shape[0] != m.groups || 32*zeros.Shape[1]%m.n != 0 {
+		return nil, f.misshapen(zeros.Name, "%s %v beside scales %s %v, want I32 with a zero of 2, 3, 4 or 8 bits "+
+			"for each scale", zeros.DType, zeros.Shape, scales.DType, scales.Shape)
 	}
 	m.bits = 32 * zeros.Shape[1] / m.n
 	if m.bits != 2 && m.bits != 3 && m.bits != 4 && m.bits != 8 || 32*t.Shape[0]%m.bits != 0 {
-		return nil, f.misshapen(zeros.Name, "%v is %d bits for each of %d, want 2, 3, 4 or 8", zeros.Shape,
-			m.bits, m.n)
+		return nil, f.misshapen(zeros.Name, "%v is %d bits for each of %d, want 2, 3, 4 or 8", zeros.Shape, m.bits, m.n)
 	}
 	m.k = 32 * t.Shape[0] / m.bits
 	g := &Grid{Rows: m.n, Cols: m.k, Table: wholeNumbers(m.bits, 0), Zeros: true, Read: m.read}
@@ -71,9 +68,7 @@ func (m *gptqMatrix) order(t checkpoint.Info, g *Grid) (err error) {
 		return nil
 	}
 	if t.DType != checkpoint.I32 || len(t.Shape) != 1 || t.Shape[0] != m.k {
-		return m.f.misshapen(t.Name, "%s %v, want I32 with the group of each of %d columns", t.DType,
-			t.Shape,
-			m.k)
+		return m.f.misshapen(t.Name, "%s %v, want I32 with the group of each of %d columns", t.DType, t.Shape, m.k)
 	}
 	if m.group, err = m.f.words(t, [2]int{0, m.k}); err != nil {
 		return err

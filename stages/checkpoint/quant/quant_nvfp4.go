@@ -15,9 +15,8 @@ const (
 	nvfp4Group = 16
 )
 
-var _ = registerPacking(packing{name: "nvfp4-pack-quantized",
-	source: "compressed-tensors 0.20; NVIDIA Model " +
-		"Optimizer", find: nvfp4})
+var _ = registerPacking(packing{name: "nvfp4-pack-quantized", source: "compressed-tensors 0.20; NVIDIA Model Optimizer",
+	find: nvfp4})
 
 // nvfp4 takes a matrix in NVFP4.
 func nvfp4(f *finder, t checkpoint.Info) (*matrix, error) {
@@ -45,8 +44,7 @@ func nvfp4(f *finder, t checkpoint.Info) (*matrix, error) {
 	rows, cols := t.Shape[0], 2*t.Shape[1]
 	if scale.DType != checkpoint.F8E4M3 || len(scale.Shape) != 2 || scale.Shape[0] != rows || cols%nvfp4Group != 0 ||
 		scale.Shape[1] != cols/nvfp4Group {
-		return nil, f.misshapen(scale.Name,
-			"%s %v, want F8_E4M3 with a number for each 16 columns of [%d %d]",
+		return nil, f.misshapen(scale.Name, "%s %v, want F8_E4M3 with a number for each 16 columns of [%d %d]",
 			scale.DType, scale.Shape, rows, cols)
 	}
 	if global.DType != checkpoint.F32 || checkpoint.BoxLen(checkpoint.Whole(global.Shape)) != 1 {

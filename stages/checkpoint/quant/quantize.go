@@ -91,8 +91,7 @@ func Quantize(src checkpoint.Source, form string, which func(name string) bool) 
 	for _, t := range src.Tensors() {
 		_, float := checkpoint.FloatDecoder(t.DType)
 		module, weight := strings.CutSuffix(t.Name, ".weight")
-		if float == nil || len(t.Shape) != 2 || !weight || !which(t.Name) || !f.fits(t.Shape[0],
-			t.Shape[1]) {
+		if float == nil || len(t.Shape) != 2 || !weight || !which(t.Name) || !f.fits(t.Shape[0], t.Shape[1]) {
 			q.infos[t.Name] = t
 			if weight && len(t.Shape) == 2 {
 				keep = append(keep, module)
@@ -133,8 +132,7 @@ func (q *quantized) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	}
 	n, err := checkpoint.BoxBytes(p.DType, p.Shape, ranges)
 	if err != nil || n != int64(len(dst)) {
-		return fmt.Errorf("%s: ranges %v take %d bytes, the buffer has %d: %w", name, ranges, n, len(dst),
-			err)
+		return fmt.Errorf("%s: ranges %v take %d bytes, the buffer has %d: %w", name, ranges, n, len(dst), err)
 	}
 	most, err := q.greatest(p)
 	if err != nil {
@@ -193,8 +191,7 @@ func (q *quantized) greatest(p quantOf) (float32, error) {
 		}
 		if most = max(most, magnitude(w)); math.IsInf(float64(most), 0) || most != most {
 			return 0, &checkpoint.Error{Tensor: p.matrix.Name, Fault: checkpoint.Malformed,
-				Why: "it has numbers that are not finite, " +
-					"which few bits have not"}
+				Why: "it has numbers that are not finite, which few bits have not"}
 		}
 	}
 	q.most[p.matrix.Name] = most

@@ -11,9 +11,8 @@ import (
 
 // compressedConfig is quantization_config of compressed-tensors for weights alone.
 func compressedConfig(format string, modules []string, weights map[string]any) any {
-	for key, v := range map[string]any{"symmetric": true, "dynamic": false, "actorder": nil,
-		"block_structure": nil,
-		"observer":        "minmax", "observer_kwargs": map[string]any{}} {
+	for key, v := range map[string]any{"symmetric": true, "dynamic": false, "actorder": nil, "block_structure": nil,
+		"observer": "minmax", "observer_kwargs": map[string]any{}} {
 		weights[key] = v
 	}
 	return map[string]any{"quant_method": "compressed-tensors", "format": format,
@@ -41,8 +40,7 @@ func ignored(modules []string) (out []string) {
 
 var _ = registerQuantizer(quantizer{name: "fp8", unit: fp8Block,
 	doc:  "e4m3 with a float32 scale for blocks of 128×128, as DeepSeek V3's",
-	fits: func(rows, cols int) bool { return rows > 0 && cols > 0 },
-	parts: func(m checkpoint.Info) []quantPart {
+	fits: func(rows, cols int) bool { return rows > 0 && cols > 0 }, parts: func(m checkpoint.Info) []quantPart {
 		blocks := func(w []float32, cols int, f func(i, at int, scale float32, last bool)) {
 			rows := len(w) / cols
 			n := 0
@@ -79,15 +77,13 @@ var _ = registerQuantizer(quantizer{name: "fp8", unit: fp8Block,
 					}
 				})
 			}}}
-	},
-	config: func(modules []string) any {
+	}, config: func(modules []string) any {
 		return map[string]any{"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
 			"weight_block_size": []int{fp8Block, fp8Block}, "modules_to_not_convert": modules}
 	}})
 
 var _ = registerQuantizer(quantizer{name: "int8", unit: 1,
-	doc: "8-bit integers with a scale for each row, as " +
-		"compressed-tensors' pack-quantized",
+	doc:  "8-bit integers with a scale for each row, as compressed-tensors' pack-quantized",
 	fits: func(rows, cols int) bool { return rows > 0 && cols > 0 && cols%4 == 0 },
 	parts: func(m checkpoint.Info) []quantPart {
 		d := scaleType(m)
@@ -109,8 +105,7 @@ var _ = registerQuantizer(quantizer{name: "int8", unit: 1,
 					putFloat(d, dst[r*size:(r+1)*size], scaleOf(w[r*cols:(r+1)*cols]))
 				}
 			}}, shapePart(m)}
-	},
-	config: func(modules []string) any {
+	}, config: func(modules []string) any {
 		return compressedConfig("pack-quantized", modules, map[string]any{"num_bits": 8, "type": "int",
 			"strategy": "channel", "group_size": nil})
 	}})
@@ -127,9 +122,8 @@ func shapePart(m checkpoint.Info) quantPart {
 // int4Group are the columns that share a scale.
 const int4Group = 32
 
-var _ = registerQuantizer(quantizer{name: "int4", unit: 1,
-	doc: "4-bit integers with a scale for 32 columns, as " +
-		"compressed-tensors' pack-quantized; scales are those of a few with the least squares of errors",
+var _ = registerQuantizer(quantizer{name: "int4", unit: 1, doc: "4-bit integers with a scale for 32 columns, " +
+	"as compressed-tensors' pack-quantized; scales are those of a few with the least squares of errors",
 	fits: func(rows, cols int) bool { return rows > 0 && cols > 0 && cols%int4Group == 0 },
 	parts: func(m checkpoint.Info) []quantPart {
 		d := scaleType(m)
@@ -152,16 +146,13 @@ var _ = registerQuantizer(quantizer{name: "int4", unit: 1,
 					}
 				})
 			}}, {Info: checkpoint.Info{Name: m.Name + scaleTail, DType: d, Shape: []int{m.Shape[0],
-			m.Shape[1] / int4Group}},
-			rows: 1,
-			fill: func(dst []byte, w []float32, cols int, _ float32) {
-				size := d.Bits() / 8
-				each(w, cols, func(group int, _ []float32, scale float32) {
-					putFloat(d, dst[group*size:(group+1)*size], scale)
-				})
-			}}, shapePart(m)}
-	},
-	config: func(modules []string) any {
+			m.Shape[1] / int4Group}}, rows: 1, fill: func(dst []byte, w []float32, cols int, _ float32) {
+			size := d.Bits() / 8
+			each(w, cols, func(group int, _ []float32, scale float32) {
+				putFloat(d, dst[group*size:(group+1)*size], scale)
+			})
+		}}, shapePart(m)}
+	}, config: func(modules []string) any {
 		return compressedConfig("pack-quantized", modules, map[string]any{"num_bits": 4, "type": "int",
 			"strategy": "group", "group_size": int4Group})
 	}})
@@ -191,9 +182,8 @@ func int4Scale(d checkpoint.DType, part []float32) (best float32) {
 	return best
 }
 
-var _ = registerQuantizer(quantizer{name: "nvfp4", unit: 1,
-	doc: "4-bit floating-point numbers with a scale in e4m3 " +
-		"for 16 columns and a float32 for the matrix, as compressed-tensors' nvfp4-pack-quantized",
+var _ = registerQuantizer(quantizer{name: "nvfp4", unit: 1, doc: "4-bit floating-point numbers with a " +
+	"scale in e4m3 for 16 columns and a float32 for the matrix, as compressed-tensors' nvfp4-pack-quantized",
 	fits: func(rows, cols int) bool { return rows > 0 && cols > 0 && cols%nvfp4Group == 0 },
 	parts: func(m checkpoint.Info) []quantPart {
 		global := func(most float32) float32 {
@@ -227,9 +217,7 @@ var _ = registerQuantizer(quantizer{name: "nvfp4", unit: 1,
 			fill: func(dst []byte, _ []float32, _ int, most float32) {
 				putWord(dst, 0, math.Float32bits(global(most)))
 			}}}
-	},
-	config: func(modules []string) any {
-		return compressedConfig("nvfp4-pack-quantized", modules, map[string]any{"num_bits": 4,
-			"type":     "float",
+	}, config: func(modules []string) any {
+		return compressedConfig("nvfp4-pack-quantized", modules, map[string]any{"num_bits": 4, "type": "float",
 			"strategy": "tensor_group", "group_size": nvfp4Group, "scale_dtype": "torch.float8_e4m3fn"})
 	}})

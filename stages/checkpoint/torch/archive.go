@@ -44,14 +44,11 @@ type summed struct {
 func (s *summed) hold(r io.ReaderAt) error {
 	s.once.Do(func() {
 		h := crc32.NewIEEE()
-		_, err := io.CopyBuffer(h, io.NewSectionReader(r, s.offset, s.bytes), make([]byte, min(s.bytes+1,
-			1<<20)))
+		_, err := io.CopyBuffer(h, io.NewSectionReader(r, s.offset, s.bytes), make([]byte, min(s.bytes+1, 1<<20)))
 		if got := h.Sum32(); err != nil || got != s.want && s.want != 0 { // 0 is of a writer that makes none
-			s.err = &checkpoint.Error{File: s.path, Fault: checkpoint.Altered, Err: err,
-				Try: "copy the file again",
-				Why: fmt.Sprintf("at offset %d: the CRC-32 of %d bytes is %08x, the archive says %08x",
-					s.offset, s.bytes,
-					got, s.want)}
+			s.err = &checkpoint.Error{File: s.path, Fault: checkpoint.Altered, Err: err, Try: "copy the file again",
+				Why: fmt.Sprintf("at offset %d: the CRC-32 of %d bytes is %08x, the archive says %08x", s.offset,
+					s.bytes, got, s.want)}
 		}
 	})
 	return s.err
@@ -88,8 +85,7 @@ func openArchive(r io.ReaderAt, path string, at, size int64) (*archive, error) {
 		case err != nil:
 			return nil, bad(checkpoint.Malformed, "entry %q: %v", f.Name, err)
 		case f.Method != zip.Store || f.CompressedSize64 != f.UncompressedSize64:
-			return nil, bad(checkpoint.Malformed, "entry %q is compressed, as torch.save compresses none",
-				f.Name)
+			return nil, bad(checkpoint.Malformed, "entry %q is compressed, as torch.save compresses none", f.Name)
 		case f.UncompressedSize64 > uint64(size) || offset > size-int64(f.UncompressedSize64):
 			return nil, bad(checkpoint.Truncated, "entry %q ends behind the file", f.Name)
 		}
@@ -108,8 +104,7 @@ func openArchive(r io.ReaderAt, path string, at, size int64) (*archive, error) {
 		case "byteorder":
 			text := make([]byte, min(p.bytes, 16))
 			if _, err := r.ReadAt(text, p.offset); err != nil || string(text) != "little" {
-				return nil, bad(checkpoint.Malformed, "its numbers are of byte order %q, little is read",
-					text)
+				return nil, bad(checkpoint.Malformed, "its numbers are of byte order %q, little is read", text)
 			}
 		}
 	}
@@ -127,8 +122,7 @@ func (a *archive) readPickle(p place, sum uint32) (err error) {
 	}
 	if got := crc32.ChecksumIEEE(b); got != sum && sum != 0 {
 		return &checkpoint.Error{File: a.path, Fault: checkpoint.Altered,
-			Why: fmt.Sprintf("at offset %d: the pickle's CRC-32 is %08x, the archive says %08x", p.offset,
-				got, sum),
+			Why: fmt.Sprintf("at offset %d: the pickle's CRC-32 is %08x, the archive says %08x", p.offset, got, sum),
 			Try: "copy the file again"}
 	}
 	a.value, a.globals, _, err = unpickle(b)

@@ -90,9 +90,8 @@ func bucketsOf(d *DCP) (all [][][]*bucket, why string) {
 // buckets reads them.
 func (s *States) buckets(g *gpt, d *DCP, links []*composed) error {
 	refused := func(why string) error {
-		return &checkpoint.Error{File: d.said, Fault: checkpoint.Malformed,
-			Why: "its optimizer is in buckets of gradients " +
-				"(dp_reshardable) " + why, Try: "save it with --dist-ckpt-optim-fully-reshardable"}
+		return &checkpoint.Error{File: d.said, Fault: checkpoint.Malformed, Why: "its optimizer is in buckets of " +
+			"gradients (dp_reshardable) " + why, Try: "save it with --dist-ckpt-optim-fully-reshardable"}
 	}
 	if _, err := g.match(d, d.said, links); err != nil {
 		return err
@@ -132,8 +131,7 @@ func findSpread(g *gpt, d *DCP, all [][][]*bucket, at map[string][]int) (*spread
 			continue
 		}
 		for _, order := range layerOrders {
-			x := &spread{Source: d, kind: "param", of: map[string][]inFlat{},
-				infos:   map[string]checkpoint.Info{},
+			x := &spread{Source: d, kind: "param", of: map[string][]inFlat{}, infos: map[string]checkpoint.Info{},
 				layered: map[string]bool{}}
 			if !x.grid(g, at, order, all, tp) {
 				continue
@@ -163,8 +161,7 @@ var layerOrders = func() [][]string {
 	qkv := []string{"self_attention.linear_qkv.weight", "self_attention.linear_qkv.bias"}
 	heads := []string{"self_attention.q_layernorm.weight", "self_attention.k_layernorm.weight"}
 	mlp := []string{"mlp.linear_fc1.weight", "mlp.linear_fc2.weight"}
-	return [][]string{
-		slices.Concat([]string{norm1}, attention, qkv, heads, []string{norm2}, mlp),
+	return [][]string{slices.Concat([]string{norm1}, attention, qkv, heads, []string{norm2}, mlp),
 		slices.Concat(attention, []string{norm1}, qkv, heads, []string{norm2}, mlp)}
 }()
 

@@ -58,8 +58,7 @@ func turned(links []*composed) []*composed {
 		for _, p := range l.parts[place0(nil)] {
 			c := byName[p.from]
 			if c == nil {
-				c = &composed{name: p.from, rest: l.rest, lead: make([]int, len(p.lead)),
-					parts: map[string][]piece{}}
+				c = &composed{name: p.from, rest: l.rest, lead: make([]int, len(p.lead)), parts: map[string][]piece{}}
 				byName[p.from], rows[p.from] = c, map[string][]at{}
 			}
 			for i, n := range p.lead {

@@ -87,8 +87,7 @@ func OpenDCP(dir string) (*DCP, error) {
 
 // fault is one of the metadata.
 func (d *DCP) fault(tensor string, f checkpoint.Fault, format string, a ...any) error {
-	return &checkpoint.Error{File: d.said, Tensor: tensor, Fault: f,
-		Why: fmt.Sprintf(format, a...)}
+	return &checkpoint.Error{File: d.said, Tensor: tensor, Fault: f, Why: fmt.Sprintf(format, a...)}
 }
 
 // fields are the attributes of an object of a class.
@@ -162,8 +161,7 @@ func (d *DCP) tensor(name string, v any) (*sharded, error) {
 	}
 	size, ok := ints(x.get("size"))
 	if dtype == "" || !ok || len(size) > axesMax {
-		return nil, d.fault(name, checkpoint.Malformed, "its type or its size %s is not read",
-			show(x.get("size")))
+		return nil, d.fault(name, checkpoint.Malformed, "its type or its size %s is not read", show(x.get("size")))
 	}
 	t := &sharded{info: checkpoint.Info{Name: name, DType: dtype}}
 	for _, s := range size {
@@ -191,8 +189,7 @@ func (d *DCP) tensor(name string, v any) (*sharded, error) {
 		x := &chunk{}
 		for i := range at {
 			if at[i] < 0 || of[i] < 0 || at[i] > size[i]-of[i] {
-				return nil, d.fault(name, checkpoint.Malformed, "a chunk at %v of %v lies outside of %v",
-					at, of, size)
+				return nil, d.fault(name, checkpoint.Malformed, "a chunk at %v of %v lies outside of %v", at, of, size)
 			}
 			x.box = append(x.box, [2]int{int(at[i]), int(at[i] + of[i])})
 		}
@@ -279,8 +276,7 @@ func (d *DCP) tile(name string) error {
 		}
 	}
 	if n != t.info.Bytes {
-		return d.fault(name, checkpoint.Missing, "its %d parts have %d bytes of %d", len(t.chunks), n,
-			t.info.Bytes)
+		return d.fault(name, checkpoint.Missing, "its %d parts have %d bytes of %d", len(t.chunks), n, t.info.Bytes)
 	}
 	return nil
 }
@@ -375,8 +371,7 @@ func (d *DCP) load(t *sharded, c *chunk) error {
 func (d *DCP) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	t := d.tensors[name]
 	if t == nil {
-		return &checkpoint.Error{File: d.dir, Tensor: name, Fault: checkpoint.Missing,
-			Why: "there is no such tensor"}
+		return &checkpoint.Error{File: d.dir, Tensor: name, Fault: checkpoint.Missing, Why: "there is no such tensor"}
 	}
 	if err := checkBox(t.info.DType, t.info.Shape, ranges, dst); err != nil {
 		return fmt.Errorf("%s: tensor %s: %w", d.dir, name, err)
@@ -393,9 +388,8 @@ func (d *DCP) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 			return err
 		}
 		if err := d.part(t, c, both, ranges, dst); err != nil {
-			return &checkpoint.Error{File: filepath.Join(d.dir, c.file), Tensor: name,
-				Fault: checkpoint.Truncated,
-				Why:   fmt.Sprintf("at offset %d", c.t.offset), Err: err}
+			return &checkpoint.Error{File: filepath.Join(d.dir, c.file), Tensor: name, Fault: checkpoint.Truncated,
+				Why: fmt.Sprintf("at offset %d", c.t.offset), Err: err}
 		}
 	}
 	return nil

@@ -153,8 +153,7 @@ func metadata(tensors []checkpoint.Info, entries []dcpEntry) ([]byte, error) {
 					p.op(']')
 					for ; next < len(entries) && entries[next].name == t.Name; next++ {
 						p.object(global{dcpMetadata, "ChunkStorageMetadata"},
-							p.field("offsets", p.size(entries[next].at)), p.field("sizes",
-								p.size(entries[next].size)))
+							p.field("offsets", p.size(entries[next].at)), p.field("sizes", p.size(entries[next].size)))
 						p.op('a')
 					}
 				}))
@@ -179,16 +178,13 @@ func metadata(tensors []checkpoint.Info, entries []dcpEntry) ([]byte, error) {
 			}
 			p.object(global{dcpMetadata, "MetadataIndex"}, p.field("fqn", func() { p.text(e.name) }),
 				p.field("offset", offset), p.field("index", index))
-			p.object(global{dcpFiles, "_StorageInfo"},
-				p.field("relative_path", func() { p.text(partName(e.file)) }),
-				p.field("offset", func() { p.int(e.offset) }),
-				p.field("length", func() { p.int(e.bytes) }),
+			p.object(global{dcpFiles, "_StorageInfo"}, p.field("relative_path", func() { p.text(partName(e.file)) }),
+				p.field("offset", func() { p.int(e.offset) }), p.field("length", func() { p.int(e.bytes) }),
 				p.field("transform_descriptors", func() { p.op('N') }))
 		}
 		p.op('u')
 	}
-	p.object(global{dcpMetadata, "Metadata"}, p.field("state_dict_metadata", described),
-		p.field("planner_data", none),
+	p.object(global{dcpMetadata, "Metadata"}, p.field("state_dict_metadata", described), p.field("planner_data", none),
 		p.field("storage_data", storage), p.field("storage_meta", none))
 	p.op('.')
 	return p.b, failed

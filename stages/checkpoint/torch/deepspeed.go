@@ -37,8 +37,7 @@ func DeepSpeedDir(path string) string {
 	for _, file := range []string{"latest_universal", "latest"} {
 		text, err := os.ReadFile(filepath.Join(path, file))
 		tag := strings.TrimSpace(string(text))
-		if err == nil && tag == filepath.Base(tag) && filepath.IsLocal(tag) &&
-			isDeepSpeed(filepath.Join(path, tag)) {
+		if err == nil && tag == filepath.Base(tag) && filepath.IsLocal(tag) && isDeepSpeed(filepath.Join(path, tag)) {
 			return filepath.Join(path, tag)
 		}
 	}
@@ -101,8 +100,7 @@ func (z *zero) Close() error {
 }
 
 func (z *zero) fault(file, tensor string, f checkpoint.Fault, format string, a ...any) error {
-	return &checkpoint.Error{File: filepath.Join(z.dir, file), Tensor: tensor, Fault: f,
-		Why: fmt.Sprintf(format, a...)}
+	return &checkpoint.Error{File: filepath.Join(z.dir, file), Tensor: tensor, Fault: f, Why: fmt.Sprintf(format, a...)}
 }
 
 // archive opens a file of the directory.
@@ -161,22 +159,19 @@ func (z *zero) ranks(out map[string]*flatSource) error {
 			continue
 		}
 		if strings.Trim(m[2], "0") != "" {
-			return z.fault(e.Name(), "", checkpoint.Malformed,
-				"is of several ranks of tensor parallelism, which are not put "+
-					"together: make the universal form of it by DeepSpeed's ds_to_universal.py")
+			return z.fault(e.Name(), "", checkpoint.Malformed, "is of several ranks of tensor parallelism, which "+
+				"are not put together: make the universal form of it by DeepSpeed's ds_to_universal.py")
 		}
 		n, err := strconv.Atoi(m[1])
 		if err != nil || names[n] != "" || n >= ranksMax {
-			return z.fault(e.Name(), "", checkpoint.Extra,
-				"is of a rank that has a file already, or of none")
+			return z.fault(e.Name(), "", checkpoint.Extra, "is of a rank that has a file already, or of none")
 		}
 		names[n] = e.Name()
 	}
 	ranks := make([]*zeroRank, len(names))
 	for i := range ranks {
 		if names[i] == "" {
-			return z.fault(fmt.Sprintf("zero_pp_rank_%d_mp_rank_00_optim_states.pt", i), "",
-				checkpoint.Missing,
+			return z.fault(fmt.Sprintf("zero_pp_rank_%d_mp_rank_00_optim_states.pt", i), "", checkpoint.Missing,
 				"the directory has files of %d ranks, and not this one's", len(names))
 		}
 		if ranks[i], err = z.rank(names[i]); err != nil {
@@ -324,8 +319,7 @@ func (z *zero) second(s *flatSource, kind string, groups [][]zeroParam, ranks []
 		for _, r := range ranks {
 			if len(r.flat[kind]) != len(groups) {
 				return z.fault(r.file, "", checkpoint.Malformed, "%d vectors of %s, the model has %d groups",
-					len(r.flat[kind]),
-					kind, len(groups))
+					len(r.flat[kind]), kind, len(groups))
 			}
 			all = append(all, segment{r.flat[kind][g], r.a, 0, int64(r.flat[kind][g].shape[0])})
 		}
@@ -350,9 +344,8 @@ func (z *zero) second(s *flatSource, kind string, groups [][]zeroParam, ranks []
 		}
 		if left := lengthOf(all) - at; left < 0 ||
 			left >= int64(4*len(ranks)) { // what is filled up to share it out
-			return z.fault(ranks[0].file, "", checkpoint.Misshapen,
-				"group %d has %d elements, its parameters %d", g, lengthOf(all),
-				at)
+			return z.fault(ranks[0].file, "", checkpoint.Misshapen, "group %d has %d elements, its parameters %d",
+				g, lengthOf(all), at)
 		}
 	}
 	return nil
@@ -373,9 +366,8 @@ func (z *zero) mapped(ranks []*zeroRank, group int, p zeroParam, at int64) error
 				start, count, ok := fragment(d.get(p.name))
 				lo, hi := max(at, from), min(at+p.count, from+size)
 				if ok != (lo < hi) || ok && (start != lo-from || count != hi-lo) {
-					return z.fault(r.file, p.name, checkpoint.Malformed,
-						"lies elsewhere than in the order of param_shapes: "+
-							"round_robin_gradients are not read; make the universal form of it")
+					return z.fault(r.file, p.name, checkpoint.Malformed, "lies elsewhere than in the order of "+
+						"param_shapes: round_robin_gradients are not read; make the universal form of it")
 				}
 			}
 		}
@@ -416,9 +408,8 @@ func (z *zero) third(s *flatSource, kind string, groups [][]zeroParam, ranks []*
 			vectors[i] = append(vectors[i], segment{v, r.a, 0, int64(v.shape[0])})
 		}
 		if lengthOf(vectors[i]) != lengthOf(vectors[0]) {
-			return z.fault(r.file, "", checkpoint.Misshapen, "%d elements of %s, rank 0 has %d",
-				lengthOf(vectors[i]), kind,
-				lengthOf(vectors[0]))
+			return z.fault(r.file, "", checkpoint.Misshapen, "%d elements of %s, rank 0 has %d", lengthOf(vectors[i]),
+				kind, lengthOf(vectors[0]))
 		}
 	}
 	at, n := int64(0), int64(len(ranks))
@@ -434,8 +425,7 @@ func (z *zero) third(s *flatSource, kind string, groups [][]zeroParam, ranks []*
 		at += each
 	}
 	if at != lengthOf(vectors[0]) {
-		return z.fault(ranks[0].file, "", checkpoint.Misshapen,
-			"%d elements of %s on a rank, its parameters take %d",
+		return z.fault(ranks[0].file, "", checkpoint.Misshapen, "%d elements of %s on a rank, its parameters take %d",
 			lengthOf(vectors[0]), kind, at)
 	}
 	return nil
@@ -446,9 +436,8 @@ func (z *zero) third(s *flatSource, kind string, groups [][]zeroParam, ranks []*
 func (z *zero) rest(a *archive, d *dict, out map[string]*flatSource) error {
 	s := out["fp32"]
 	if frozen, _ := d.get("frozen_param_shapes").(*dict); frozen != nil && len(frozen.keys) > 0 {
-		return a.fault("", fmt.Sprintf("%d parameters were not trained, and are not put together: make "+
-			"the universal form of it",
-			len(frozen.keys)))
+		return a.fault("", fmt.Sprintf("%d parameters were not trained, and are not put together: make the universal "+
+			"form of it", len(frozen.keys)))
 	}
 	if shared, _ := d.get("shared_params").(*dict); shared != nil {
 		for i, k := range shared.keys {

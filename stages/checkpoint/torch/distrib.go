@@ -137,8 +137,7 @@ func (b *archive) worlds(d *dict, buffer int64) (*worlds, error) {
 			t, ok, err := b.view(x)
 			if err != nil || !ok || t.dtype != checkpoint.F32 || len(t.shape) != 1 ||
 				t.shape[0] > 1 && t.stride[0] != 1 {
-				return nil, b.fault("", fmt.Sprintf("buffer %d: %s is no vector of float32 (%v)", buffer,
-					kind, err))
+				return nil, b.fault("", fmt.Sprintf("buffer %d: %s is no vector of float32 (%v)", buffer, kind, err))
 			}
 			out.of[kind] = append(out.of[kind], t)
 			of = append(of, t.shape[0])
@@ -186,8 +185,7 @@ func (l *legacy) spread(a, b *archive, w *worlds, names []string, weights, out m
 			}
 		}
 		if !room {
-			return b.fault(name, fmt.Sprintf("its vectors have %d elements, and the weights need more",
-				w.size))
+			return b.fault(name, fmt.Sprintf("its vectors have %d elements, and the weights need more", w.size))
 		}
 		if !found {
 			return b.fault(name, "its float32 copy is not the weight: the parameters lie in another order than that of the "+

@@ -43,14 +43,12 @@ type flatSource struct {
 // put enters a parameter.
 func (s *flatSource) put(z *zero, p zeroParam, list []segment, kind string) error {
 	if got := lengthOf(list); got != p.count {
-		return z.fault("", p.name, checkpoint.Truncated, "%d elements of %s for shape %v", got, kind,
-			p.shape)
+		return z.fault("", p.name, checkpoint.Truncated, "%d elements of %s for shape %v", got, kind, p.shape)
 	}
 	if s.infos[p.name].Name != "" {
 		return z.fault("", p.name, checkpoint.Extra, "is there twice")
 	}
-	s.infos[p.name] = checkpoint.Info{Name: p.name, DType: checkpoint.F32, Shape: p.shape,
-		Bytes: 4 * p.count}
+	s.infos[p.name] = checkpoint.Info{Name: p.name, DType: checkpoint.F32, Shape: p.shape, Bytes: 4 * p.count}
 	s.of[p.name] = list
 	return nil
 }
@@ -65,8 +63,7 @@ func (s *flatSource) Close() error { return s.z.Close() }
 func (s *flatSource) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	info, ok := s.infos[name]
 	if !ok {
-		return &checkpoint.Error{File: s.z.dir, Tensor: name, Fault: checkpoint.Missing,
-			Why: "there is no such tensor"}
+		return &checkpoint.Error{File: s.z.dir, Tensor: name, Fault: checkpoint.Missing, Why: "there is no such tensor"}
 	}
 	if err := checkBox(info.DType, info.Shape, ranges, dst); err != nil {
 		return fmt.Errorf("%s: tensor %s: %w", s.z.dir, name, err)
@@ -112,8 +109,7 @@ func (s *flatSource) elements(name string, from, to int64, dst []byte) error {
 		part := dst[:4*x.count]
 		if err := x.t.read(x.a.r, [][2]int{{int(x.at), int(x.at + x.count)}}, part); err != nil {
 			return &checkpoint.Error{File: x.a.path, Tensor: name, Fault: checkpoint.Truncated,
-				Why: "reading its elements",
-				Err: err}
+				Why: "reading its elements", Err: err}
 		}
 		dst = dst[4*x.count:]
 	}

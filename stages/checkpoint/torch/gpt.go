@@ -88,29 +88,24 @@ var plainExperts = expertNames{"mlp.gate", "mlp.experts.%d.gate_proj", "mlp.expe
 	"mlp.experts.%d.down_proj"}
 
 // gptTypes are the families that Megatron's GPT has.
-var gptTypes = map[string]gptType{"llama": {}, "mistral": {}, "qwen2": {qkvBias: true},
-	"smollm3": {}, "phi3": {fused: true},
-	"glm4_moe":  {experts: plainExperts, shared: "shared_experts", balance: true},
-	"qwen3":     {qkNorm: true, dim: 128},
-	"qwen2_moe": {experts: plainExperts, qkvBias: true, shared: "shared_expert", sparse: true},
-	"qwen3_moe": {experts: plainExperts, qkNorm: true, dim: 128, sparse: true},
+var gptTypes = map[string]gptType{"llama": {}, "mistral": {}, "qwen2": {qkvBias: true}, "smollm3": {},
+	"phi3": {fused: true}, "glm4_moe": {experts: plainExperts, shared: "shared_experts", balance: true},
+	"qwen3": {qkNorm: true, dim: 128}, "qwen2_moe": {experts: plainExperts, qkvBias: true, shared: "shared_expert",
+		sparse: true}, "qwen3_moe": {experts: plainExperts, qkNorm: true, dim: 128, sparse: true},
 	"mixtral": {experts: expertNames{"block_sparse_moe.gate", "block_sparse_moe.experts.%d.w1",
 		"block_sparse_moe.experts.%d.w3", "block_sparse_moe.experts.%d.w2"}},
 	"deepseek_v2": {experts: plainExperts, latent: true, shared: "shared_experts"},
-	"deepseek_v3": {experts: plainExperts, latent: true, shared: "shared_experts", balance: true},
-	"qwen3_next": {experts: plainExperts, qkNorm: true, dim: 256, gated: true, shared: "shared_expert",
-		sparse: true}}
+	"deepseek_v3": {experts: plainExperts, latent: true, shared: "shared_experts", balance: true}, "qwen3_next": {
+		experts: plainExperts, qkNorm: true, dim: 256, gated: true, shared: "shared_expert", sparse: true}}
 
 // seeing are models that see: what their language model is, and the names in Hugging Face's files.
 // Megatron-Bridge has the language model under language_model and all else under Hugging Face's own names.
-var seeing = map[string]hfNames{"qwen2_5_vl": {"model.", "lm_head.weight"}, "qwen2_vl": {"model.",
-	"lm_head.weight"},
-	"llava":    {"language_model.model.", "language_model.lm_head.weight"},
+var seeing = map[string]hfNames{"qwen2_5_vl": {"model.", "lm_head.weight"},
+	"qwen2_vl": {"model.", "lm_head.weight"}, "llava": {"language_model.model.", "language_model.lm_head.weight"},
 	"internvl": {"language_model.model.", "language_model.lm_head.weight"}}
 
 // towers are the beginnings of names of what sees.
-var towers = []string{"visual.", "vision_tower.", "multi_modal_projector.", "model.visual.",
-	"model.vision_tower.",
+var towers = []string{"visual.", "vision_tower.", "multi_modal_projector.", "model.visual.", "model.vision_tower.",
 	"model.multi_modal_projector."}
 
 // readGPT reads the config.json of a directory.
@@ -125,9 +120,8 @@ func readGPT(dir string) (*gpt, error) {
 		names, ok := seeing[g.Type]
 		if !ok {
 			return nil, &checkpoint.Error{File: path, Fault: checkpoint.Malformed,
-				Why: fmt.Sprintf("model_type is %q: "+
-					"of models that see, those of %s have names in Megatron that are known", g.Type,
-					strings.Join(sortedKeys(seeing), ", "))}
+				Why: fmt.Sprintf("model_type is %q: of models that see, those of %s have names in Megatron "+
+					"that are known", g.Type, strings.Join(sortedKeys(seeing), ", "))}
 		}
 		outer := *g
 		g = &gpt{hf: names, before: "language_model.", Tied: outer.Tied}
@@ -184,8 +178,7 @@ func (g *gpt) check() string {
 		}
 	}
 	for _, n := range []int{g.Expert, g.Shared, g.KVRank, g.NoPE, g.Rope, g.ValueDim, g.LinearK, g.LinearV,
-		g.LinearKeys,
-		g.LinearValues, g.LinearConv} {
+		g.LinearKeys, g.LinearValues, g.LinearConv} {
 		if n < 0 || n > 1<<24 {
 			return fmt.Sprintf("a size is %d", n)
 		}
@@ -196,9 +189,8 @@ func (g *gpt) check() string {
 	}
 	if len(g.Kinds) > 0 && len(g.Kinds) != g.Layers || g.linear() && (g.LinearKeys < 1 ||
 		g.LinearValues%g.LinearKeys != 0) {
-		return fmt.Sprintf("%d layer_types for %d layers, %d keys for %d values of linear attention",
-			len(g.Kinds), g.Layers,
-			g.LinearKeys, g.LinearValues)
+		return fmt.Sprintf("%d layer_types for %d layers, %d keys for %d values of linear attention", len(g.Kinds),
+			g.Layers, g.LinearKeys, g.LinearValues)
 	}
 	if g.Heads%*g.KV != 0 || g.MLPBias || g.Quant != nil {
 		return fmt.Sprintf("%d heads of %d groups, biases of MLPs or quantized weights are not converted",
@@ -345,8 +337,7 @@ func (g *gpt) attention(n int) {
 		g.layer(n, "self_attn.k_proj."+kind, rest, k...)
 		g.layer(n, "self_attn.v_proj."+kind, rest, v...)
 	}
-	g.layer(n, "self_attn.o_proj.weight", []int{g.Heads * d},
-		piece{"self_attention.linear_proj.weight", nil, 0, h})
+	g.layer(n, "self_attn.o_proj.weight", []int{g.Heads * d}, piece{"self_attention.linear_proj.weight", nil, 0, h})
 	if g.Bias && !g.of.qkvBias {
 		g.layer(n, "self_attn.o_proj.bias", nil, piece{"self_attention.linear_proj.bias", nil, 0, h})
 	}
@@ -362,16 +353,14 @@ func (g *gpt) latent(n int) {
 	g.norms(n, "input_layernorm.weight")
 	if g.QRank != nil && *g.QRank > 0 {
 		one("q_a_proj", "linear_q_down_proj", *g.QRank, h)
-		g.norm(n, "self_attn.q_a_layernorm.weight", *g.QRank,
-			"self_attention.linear_q_up_proj.layer_norm_weight",
+		g.norm(n, "self_attn.q_a_layernorm.weight", *g.QRank, "self_attention.linear_q_up_proj.layer_norm_weight",
 			"self_attention.q_layernorm.weight")
 		one("q_b_proj", "linear_q_up_proj", g.Heads*(g.NoPE+g.Rope), *g.QRank)
 	} else {
 		one("q_proj", "linear_q_proj", g.Heads*(g.NoPE+g.Rope), h)
 	}
 	one("kv_a_proj_with_mqa", "linear_kv_down_proj", g.KVRank+g.Rope, h)
-	g.norm(n, "self_attn.kv_a_layernorm.weight", g.KVRank,
-		"self_attention.linear_kv_up_proj.layer_norm_weight",
+	g.norm(n, "self_attn.kv_a_layernorm.weight", g.KVRank, "self_attention.linear_kv_up_proj.layer_norm_weight",
 		"self_attention.kv_layernorm.weight")
 	one("kv_b_proj", "linear_kv_up_proj", g.Heads*(g.NoPE+g.ValueDim), g.KVRank)
 	one("o_proj", "linear_proj", h, g.Heads*g.ValueDim)
@@ -415,8 +404,7 @@ func (g *gpt) mixture(n int) {
 	h, x := g.Hidden, &g.of.experts
 	g.layer(n, x.router+".weight", []int{h}, piece{"mlp.router.weight", nil, 0, g.Experts})
 	if g.of.balance {
-		g.layer(n, x.router+".e_score_correction_bias", nil, piece{"mlp.router.expert_bias", nil, 0,
-			g.Experts})
+		g.layer(n, x.router+".e_score_correction_bias", nil, piece{"mlp.router.expert_bias", nil, 0, g.Experts})
 	}
 	if g.of.shared != "" && g.Shared > 0 {
 		g.gatedMLP(n, "mlp."+g.of.shared+".", "mlp.shared_experts.", g.Shared)

@@ -59,9 +59,8 @@ func openLegacy(g *gpt, dir string) (*DCP, error) {
 
 // openLegacyKind opens the weights, or a kind of what the optimizer keeps of each.
 func openLegacyKind(g *gpt, dir, kind string) (*legacy, error) {
-	l := &legacy{kind: kind, g: g, want: map[string][]int{}, d: &DCP{dir: dir, said: filepath.Join(dir,
-		"mp_rank_*", rankFile),
-		tensors: map[string]*sharded{}, files: map[string]*os.File{}},
+	l := &legacy{kind: kind, g: g, want: map[string][]int{}, d: &DCP{dir: dir,
+		said: filepath.Join(dir, "mp_rank_*", rankFile), tensors: map[string]*sharded{}, files: map[string]*os.File{}},
 		ranks: map[legacyRank]*archive{}, files: map[legacyRank]*os.File{}}
 	for _, c := range turned(g.links(false, func(string) bool { return false })) {
 		l.want[c.name] = c.shape()
@@ -95,9 +94,8 @@ func (l *legacy) open(dir string) error {
 		}
 	}
 	if len(l.ranks) != l.size.tp*l.size.pp*l.size.ep {
-		return &checkpoint.Error{File: dir, Fault: checkpoint.Missing,
-			Why: fmt.Sprintf("%d folders of ranks, want "+
-				"tensor %d × pipeline %d × experts %d", len(l.ranks), l.size.tp, l.size.pp, l.size.ep)}
+		return &checkpoint.Error{File: dir, Fault: checkpoint.Missing, Why: fmt.Sprintf("%d folders of ranks, want "+
+			"tensor %d × pipeline %d × experts %d", len(l.ranks), l.size.tp, l.size.pp, l.size.ep)}
 	}
 	if err := l.secondIs(); err != nil {
 		return err
@@ -137,8 +135,7 @@ func (l *legacy) secondIs() error {
 
 // known are the modules of what a training keeps beside the model: nothing of it is called, nor read.
 func known(g global) bool {
-	for _, module := range []string{"argparse", "megatron", "numpy", "torch", "_codecs", "_io", "pathlib",
-		"types"} {
+	for _, module := range []string{"argparse", "megatron", "numpy", "torch", "_codecs", "_io", "pathlib", "types"} {
 		if g.module == module || strings.HasPrefix(g.module, module+".") {
 			return true
 		}
@@ -318,8 +315,7 @@ func (l *legacy) take(r legacyRank, name string, t *view, first int) error {
 	}
 	// Transformer Engine's layers have the whole of latent attention's first products, Megatron's own cut
 	// them
-	whole := !cutByTensor(base) && !strings.HasSuffix(base, "_down_proj.weight") || slices.Equal(t.shape,
-		l.want[key])
+	whole := !cutByTensor(base) && !strings.HasSuffix(base, "_down_proj.weight") || slices.Equal(t.shape, l.want[key])
 	sections := l.g.sections(base)
 	switch {
 	case r.ep > 0 || r.tp > 0 && whole && sections == nil: // the same on all
@@ -353,8 +349,7 @@ func (l *legacy) sections(r legacyRank, key string, t *view, list []section) err
 		}
 	}
 	if row != t.shape[0] {
-		return l.ranks[r].fault(key, fmt.Sprintf("shape %v, the model has %d rows of it on a rank", t.shape,
-			row))
+		return l.ranks[r].fault(key, fmt.Sprintf("shape %v, the model has %d rows of it on a rank", t.shape, row))
 	}
 	return nil
 }
@@ -380,11 +375,9 @@ func (g *gpt) sections(base string) []section {
 
 // byRows and byColumns are the ends of names that ranks of tensor parallelism have rows or columns of.
 var (
-	rowsCut = []string{"word_embeddings.weight", "output_layer.weight", "linear_qkv.weight",
-		"linear_qkv.bias",
+	rowsCut = []string{"word_embeddings.weight", "output_layer.weight", "linear_qkv.weight", "linear_qkv.bias",
 		"linear_fc1.weight", "linear_q_proj.weight", "linear_q_up_proj.weight", "linear_kv_up_proj.weight",
-		"self_attention.A_log",
-		"self_attention.dt_bias"}
+		"self_attention.A_log", "self_attention.dt_bias"}
 	columnsCut = []string{"linear_proj.weight", "linear_fc2.weight", "self_attention.out_proj.weight"}
 )
 

@@ -62,9 +62,8 @@ func (l *legacy) kept(r legacyRank, a *archive, chunks []*dict, weights []map[st
 			}
 		}
 		if len(mine) != len(g.params) {
-			return nil, a.fault("", fmt.Sprintf("a group of the optimizer has %d parameters, where the "+
-				"model has %d of "+
-				"its kind", len(g.params), len(mine)))
+			return nil, a.fault("", fmt.Sprintf("a group of the optimizer has %d parameters, where the model has "+
+				"%d of its kind", len(g.params), len(mine)))
 		}
 		taken += len(mine)
 		for i, x := range mine {
@@ -73,15 +72,13 @@ func (l *legacy) kept(r legacyRank, a *archive, chunks []*dict, weights []map[st
 				return nil, err
 			}
 			if want := weights[x.chunk][x.name].shape; !slices.Equal(t.shape, want) {
-				return nil, a.fault(x.name, fmt.Sprintf("%s of shape %v, the weight has %v", l.kind, t.shape,
-					want))
+				return nil, a.fault(x.name, fmt.Sprintf("%s of shape %v, the weight has %v", l.kind, t.shape, want))
 			}
 			out[x.chunk][x.name] = t
 		}
 	}
 	if taken != len(order) {
-		return nil, a.fault("", fmt.Sprintf("the optimizer has %d parameters, the model %d", taken,
-			len(order)))
+		return nil, a.fault("", fmt.Sprintf("the optimizer has %d parameters, the model %d", taken, len(order)))
 	}
 	return out, nil
 }

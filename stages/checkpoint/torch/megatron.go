@@ -130,8 +130,7 @@ func (g *gpt) match(src checkpoint.Source, said string, links []*composed) (drop
 	has := func(key string) bool { return have[key].Name != "" }
 	var errs []error
 	bad := func(name string, f checkpoint.Fault, format string, a ...any) {
-		errs = append(errs, &checkpoint.Error{File: said, Tensor: name, Fault: f, Why: fmt.Sprintf(format,
-			a...)})
+		errs = append(errs, &checkpoint.Error{File: said, Tensor: name, Fault: f, Why: fmt.Sprintf(format, a...)})
 	}
 	wanted := map[string]bool{}
 	for _, c := range turned(links) {
@@ -178,8 +177,7 @@ func sameBytes(src checkpoint.Source, a, b checkpoint.Info) bool {
 		box[i] = [2]int{0, n}
 	}
 	x, y := make([]byte, a.Bytes), make([]byte, a.Bytes)
-	return src.ReadRanges(a.Name, box, x) == nil && src.ReadRanges(b.Name, box, y) == nil && bytes.Equal(x,
-		y)
+	return src.ReadRanges(a.Name, box, x) == nil && src.ReadRanges(b.Name, box, y) == nil && bytes.Equal(x, y)
 }
 
 // ofVocabulary reports whether a key's rows are those of the vocabulary.
@@ -302,8 +300,7 @@ func writeRelease(j *checkpoint.Journal, dir string, src checkpoint.Source, extr
 		return err
 	}
 	files = append(files, common.planned(), checkpoint.FixedFile(filepath.Join(to, megatronFile),
-		[]byte(`{"sharded_backend": "torch_dist", `+
-			`"sharded_backend_version": 1, "common_backend": "torch", "common_backend_version": 1}`)),
-		checkpoint.FixedFile(filepath.Join(dir, latestFile), []byte(said)))
+		[]byte(`{"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch", `+
+			`"common_backend_version": 1}`)), checkpoint.FixedFile(filepath.Join(dir, latestFile), []byte(said)))
 	return checkpoint.Build(j, files, nil)
 }

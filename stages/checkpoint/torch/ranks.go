@@ -19,11 +19,9 @@ func (x Grid) whole() Grid { return Grid{max(1, x.TP), max(1, x.PP), max(1, x.VP
 func (x Grid) fits(g *gpt) string {
 	switch {
 	case g.Layers%(x.PP*x.VP) != 0:
-		return fmt.Sprintf("%d layers are not to be shared by %d stages of %d virtual ones", g.Layers, x.PP,
-			x.VP)
+		return fmt.Sprintf("%d layers are not to be shared by %d stages of %d virtual ones", g.Layers, x.PP, x.VP)
 	case x.TP > 1 && (*g.KV%x.TP != 0 || g.Heads%x.TP != 0 || g.MLP%x.TP != 0 || g.Expert%x.TP != 0 ||
-		g.Shared%x.TP != 0 ||
-		g.LinearKeys%x.TP != 0 || g.LinearValues%x.TP != 0):
+		g.Shared%x.TP != 0 || g.LinearKeys%x.TP != 0 || g.LinearValues%x.TP != 0):
 		return fmt.Sprintf("heads, groups or widths are no multiples of %d ranks", x.TP)
 	case x.EP > 1 && (g.Experts == 0 || g.Experts%x.EP != 0):
 		return fmt.Sprintf("%d experts are not to be shared by %d ranks", g.Experts, x.EP)
@@ -36,8 +34,7 @@ func (x Grid) fits(g *gpt) string {
 // WriteRanks writes the tensors of a Hugging Face directory in Megatron's older form, a file for each rank
 // of a grid, below dir. Rows of the vocabulary are filled up to a multiple of divisible times the grid's
 // ranks of tensor parallelism by the last one.
-func WriteRanks(j *checkpoint.Journal, dir string, src checkpoint.Source, like string, divisible int,
-	grid Grid) error {
+func WriteRanks(j *checkpoint.Journal, dir string, src checkpoint.Source, like string, divisible int, grid Grid) error {
 	g, err := readGPT(like)
 	if err != nil {
 		return err
@@ -85,8 +82,7 @@ func (g *gpt) joinSections(all []*composed) (out []*composed) {
 		name := strings.TrimSuffix(c.name, "."+last)
 		i := slices.IndexFunc(out, func(c *composed) bool { return c.name == name })
 		if i < 0 {
-			i, out = len(out), append(out, &composed{name: name, rest: c.rest, sections: make([][]piece,
-				len(list))})
+			i, out = len(out), append(out, &composed{name: name, rest: c.rest, sections: make([][]piece, len(list))})
 		}
 		at := slices.IndexFunc(list, func(s section) bool { return s.name == last })
 		out[i].sections[at] = c.parts[place0(nil)]
@@ -159,8 +155,7 @@ func (g *gpt) chunk(all []*composed, x Grid, r legacyRank, v int) (out []*compos
 			base = m[2]
 			name = fmt.Sprintf("%sdecoder.layers.%d.%s", g.before, n-from, base)
 		} else {
-			last := strings.HasSuffix(base, "final_layernorm.weight") || strings.HasSuffix(base,
-				"output_layer.weight")
+			last := strings.HasSuffix(base, "final_layernorm.weight") || strings.HasSuffix(base, "output_layer.weight")
 			if last && (r.pp < x.PP-1 || v < x.VP-1) || !last && (r.pp > 0 || v > 0) {
 				continue
 			}
@@ -176,8 +171,7 @@ func (g *gpt) chunk(all []*composed, x Grid, r legacyRank, v int) (out []*compos
 			one := &composed{rest: c.rest,
 				parts: map[string][]piece{place0(nil): c.parts[fmt.Sprint([]int{r.ep*share + e})]}}
 			one = one.cut(base, x.TP, r.tp)
-			one.name = strings.Replace(name, "mlp.experts.experts.",
-				fmt.Sprintf("mlp.experts.local_experts.%d.", e), 1)
+			one.name = strings.Replace(name, "mlp.experts.experts.", fmt.Sprintf("mlp.experts.local_experts.%d.", e), 1)
 			out = append(out, one)
 		}
 	}
@@ -254,8 +248,7 @@ func (g *gpt) cutter(x Grid) func(t checkpoint.Info) []dcpPart {
 		} else if inside {
 			base, axis = rest, 1
 			parts = split(parts, 0, g.Layers, func(n int) int { return n / each % x.PP * x.TP * x.EP })
-		} else if strings.Contains(base, "final_layernorm") || strings.HasSuffix(base,
-			"output_layer.weight") {
+		} else if strings.Contains(base, "final_layernorm") || strings.HasSuffix(base, "output_layer.weight") {
 			parts[0].file = (x.PP - 1) * x.TP * x.EP
 		}
 		if strings.HasPrefix(base, "mlp.experts.experts.") {

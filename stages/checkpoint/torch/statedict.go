@@ -149,12 +149,10 @@ func (s *source) add(path string, names []string) error {
 				Why: "the index does not place it here"}
 		}
 		if _, twice := s.of[name]; twice {
-			return &checkpoint.Error{File: path, Tensor: name, Fault: checkpoint.Extra,
-				Why: "another file has it too"}
+			return &checkpoint.Error{File: path, Tensor: name, Fault: checkpoint.Extra, Why: "another file has it too"}
 		}
-		s.infos[name] = checkpoint.Info{Name: name, DType: t.dtype, Shape: t.shape,
-			File: filepath.Base(path), Offset: t.offset,
-			Bytes: t.size()}
+		s.infos[name] = checkpoint.Info{Name: name, DType: t.dtype, Shape: t.shape, File: filepath.Base(path),
+			Offset: t.offset, Bytes: t.size()}
 		s.of[name] = held{t, f}
 	}
 	for _, name := range names {
@@ -183,8 +181,7 @@ func (a *archive) tensors() (map[string]*view, error) {
 			}
 		}
 	}
-	return nil, a.fault("", fmt.Sprintf("has no tensors, nor has what lies under %s",
-		strings.Join(nests, ", ")))
+	return nil, a.fault("", fmt.Sprintf("has no tensors, nor has what lies under %s", strings.Join(nests, ", ")))
 }
 
 // named are the tensors of a dictionary; what else is in it is no weight.
@@ -229,8 +226,7 @@ func (s *source) Close() error {
 func (s *source) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	x, ok := s.of[name]
 	if !ok {
-		return &checkpoint.Error{File: s.path, Tensor: name, Fault: checkpoint.Missing,
-			Why: "there is no such tensor"}
+		return &checkpoint.Error{File: s.path, Tensor: name, Fault: checkpoint.Missing, Why: "there is no such tensor"}
 	}
 	if err := checkBox(x.t.dtype, x.t.shape, ranges, dst); err != nil {
 		return fmt.Errorf("%s: tensor %s: %w", s.path, name, err)

@@ -43,8 +43,7 @@ const masters = "fp32_param"
 
 // kinds are Megatron's names of what is kept of a weight, and ours.
 var kinds = map[string]string{"exp_avg": checkpoint.ExpAvg, "exp_avg_sq": checkpoint.ExpAvgSq,
-	masters: checkpoint.Master,
-	"param": checkpoint.Master}
+	masters: checkpoint.Master, "param": checkpoint.Master}
 
 // ofModel are keys of torch_dist where the state of each weight has the weight's own key and shape, as all
 // but Megatron's distributed optimizer in buckets write it.
@@ -113,8 +112,7 @@ func (s *States) distributed(g *gpt, dir string) error {
 func copiesAre(d *DCP, of map[string]string) error {
 	for _, key := range sortedKeys(of) {
 		w, c := d.tensors[key], d.tensors[of[key]].info
-		if w == nil || !slices.Equal(w.info.Shape, c.Shape) || len(c.Shape) == 0 ||
-			c.DType != checkpoint.F32 {
+		if w == nil || !slices.Equal(w.info.Shape, c.Shape) || len(c.Shape) == 0 || c.DType != checkpoint.F32 {
 			continue // what the model's names do not take is refused with all of their names
 		}
 		if ok, err := copied(d, key, of[key]); err != nil {

@@ -103,8 +103,7 @@ func (a *archive) rebuild(o *object) (*view, error) {
 	}
 	each := int64(t.dtype.Bits() / 8)
 	held := where.bytes / each
-	if class.name != "UntypedStorage" && count > held || class.name == "UntypedStorage" &&
-		count > where.bytes {
+	if class.name != "UntypedStorage" && count > held || class.name == "UntypedStorage" && count > where.bytes {
 		return bad("storage %q has %d bytes, %d elements are said", key, where.bytes, count)
 	}
 	offset, ok := o.args[1].(int64)

@@ -21,8 +21,7 @@ func (z *zero) universal(out map[string]*flatSource) error {
 		}
 		for _, kind := range []string{"fp32", "exp_avg", "exp_avg_sq", "step"} {
 			name := filepath.Join(universalDir, e.Name(), kind+".pt")
-			if _, err := os.Stat(filepath.Join(z.dir, name)); kind != "fp32" && errors.Is(err,
-				os.ErrNotExist) {
+			if _, err := os.Stat(filepath.Join(z.dir, name)); kind != "fp32" && errors.Is(err, os.ErrNotExist) {
 				continue
 			}
 			if kind == "step" {
@@ -84,8 +83,7 @@ func (z *zero) stepOf(name string) error {
 	}
 	n, ok := a.number(a.value)
 	if !ok || n < 0 || n > 1<<53 || z.updates > 0 && z.updates != int64(n) {
-		return a.fault("", fmt.Sprintf("is no number of updates, or not the %d of other parameters",
-			z.updates))
+		return a.fault("", fmt.Sprintf("is no number of updates, or not the %d of other parameters", z.updates))
 	}
 	z.updates = int64(n)
 	return nil

@@ -63,10 +63,8 @@ func (p *pickler) group(st *States, mult float64) {
 	for _, x := range []struct {
 		key string
 		is  bool
-	}{{"is_expert_parallel", false}, {"default_config", true}, {"is_decoupled_lr", false}, {"amsgrad",
-		false},
-		{"maximize", false}, {"capturable", false}, {"differentiable", false}, {"decoupled_weight_decay",
-			true},
+	}{{"is_expert_parallel", false}, {"default_config", true}, {"is_decoupled_lr", false}, {"amsgrad", false},
+		{"maximize", false}, {"capturable", false}, {"differentiable", false}, {"decoupled_weight_decay", true},
 		{"bias_correction", true}} {
 		p.text(x.key)
 		p.bool(x.is)
@@ -78,9 +76,8 @@ func (p *pickler) group(st *States, mult float64) {
 	for _, x := range []struct {
 		key string
 		n   float64
-	}{{"wd_mult", mult}, {"lr_mult", 1}, {"max_lr", st.Adam.LR}, {"min_lr", 0}, {"lr", st.Adam.LR}, {"eps",
-		st.Adam.Eps},
-		{"weight_decay", mult * st.Adam.Decay}, {"step", float64(st.Updates)}} {
+	}{{"wd_mult", mult}, {"lr_mult", 1}, {"max_lr", st.Adam.LR}, {"min_lr", 0}, {"lr", st.Adam.LR},
+		{"eps", st.Adam.Eps}, {"weight_decay", mult * st.Adam.Decay}, {"step", float64(st.Updates)}} {
 		p.text(x.key)
 		p.float(x.n)
 	}

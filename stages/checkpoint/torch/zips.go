@@ -105,8 +105,7 @@ func (a *archived) write(sums []uint32, places []int64) (*holes, error) {
 		name = a.root + "/" + name
 		pad := (alignment - (h.at-a.at+30+int64(len(name))+4)%alignment) % alignment
 		extra := append([]byte{'F', 'B', byte(pad), 0}, make([]byte, pad)...)
-		w, err := z.CreateRaw(&zip.FileHeader{Name: name, Method: zip.Store, Extra: extra, CRC32: sum,
-			Flags:            8,
+		w, err := z.CreateRaw(&zip.FileHeader{Name: name, Method: zip.Store, Extra: extra, CRC32: sum, Flags: 8,
 			CompressedSize64: uint64(size), UncompressedSize64: uint64(size)})
 		if err == nil {
 			err = z.Flush()
@@ -120,8 +119,7 @@ func (a *archived) write(sums []uint32, places []int64) (*holes, error) {
 		}
 		return err
 	}
-	for _, x := range [][2]string{{"data.pkl", string(a.pickle)}, {".format_version", "1"},
-		{"byteorder", "little"}} {
+	for _, x := range [][2]string{{"data.pkl", string(a.pickle)}, {".format_version", "1"}, {"byteorder", "little"}} {
 		if err := text(x[0], x[1]); err != nil {
 			return nil, err
 		}

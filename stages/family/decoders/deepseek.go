@@ -111,7 +111,6 @@ func corrected(s *family.Spec, c configs.Model) {
 	s.UseExperts(c, family.DenseFirst(c))
 	s.Further, s.TokenFirst = max(1, s.MTP), true
 	s.Experts.Bias = "gate." + family.Correction
-	s.Experts.Router = routing.Router{Score: routing.Sigmoid, Normalize: k.NormTopK, Eps: 1e-20,
-		Scale:  k.RoutedScale,
+	s.Experts.Router = routing.Router{Score: routing.Sigmoid, Normalize: k.NormTopK, Eps: 1e-20, Scale: k.RoutedScale,
 		Groups: k.ExpertGroups, Kept: k.GroupsKept, Best: min(2, k.Experts/max(1, k.ExpertGroups))}
 }

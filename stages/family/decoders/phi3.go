@@ -23,8 +23,7 @@ var _ = family.Register(family.Family{ModelType: "phi3", Paper: "2404.14219, 241
 				out["original_max_position_embeddings"] = scaling["original_max_position_embeddings"]
 			}
 		}}, Spec: func(_ configs.Model, s *family.Spec) {
-		slideAll(
-			s)
+		slideAll(s)
 	}, Source: func(c configs.Model) func(string) family.Source {
 		gateUp := gateUpSource(c)
 		return func(name string) family.Source {

@@ -12,17 +12,16 @@ import (
 
 // Qwen-Image (arXiv:2508.02324): captions are a stream of their own, with weights of its own; both streams
 // attend to both. Places are counted from the middle of the image.
-var _ = family.Register(family.Family{ModelType: "QwenImageTransformer2DModel",
-	Paper: "2508.02324", HF: hf.Family{Class: "QwenImageTransformer2DModel", Diffusers: true,
-		Has:   []string{"latent_patch", "in_channels", "out_channels", "text_dim", "axes_dims_rope", "zero_cond_t"},
-		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
-		Absent: map[string]string{"out_channels": "16", "num_attention_heads": "24", "head_dim": "128",
-			"num_hidden_layers": "60", "text_dim": "3584", "axes_dims_rope": "[16, 56, 56]", "rms_norm_eps": "1e-6"},
-		Alias: map[string]string{"attention_head_dim": "head_dim", "num_layers": "num_hidden_layers",
-			"joint_attention_dim": "text_dim"}, Only: map[string]string{"guidance_embeds": "false",
-			"use_additional_t_cond": "false", "use_layer3d_rope": "false"}, Omit: []string{"latent_patch",
-			"rms_norm_eps", "text_rows"}, Own: []hf.Own{hf.Keys(Heads{Heads: 24, Dim: 128}, Heads.Enter),
-			hf.Keys(packed{In: 64, Patch: 2, Heads: 24, Dim: 128}, packed.enter)}, Write: packed{}.write},
+var _ = family.Register(family.Family{ModelType: "QwenImageTransformer2DModel", Paper: "2508.02324", HF: hf.Family{
+	Class: "QwenImageTransformer2DModel", Diffusers: true, Has: []string{"latent_patch", "in_channels", "out_channels",
+		"text_dim", "axes_dims_rope", "zero_cond_t"}, Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
+	Absent: map[string]string{"out_channels": "16", "num_attention_heads": "24", "head_dim": "128",
+		"num_hidden_layers": "60", "text_dim": "3584", "axes_dims_rope": "[16, 56, 56]", "rms_norm_eps": "1e-6"},
+	Alias: map[string]string{"attention_head_dim": "head_dim", "num_layers": "num_hidden_layers",
+		"joint_attention_dim": "text_dim"}, Only: map[string]string{"guidance_embeds": "false",
+		"use_additional_t_cond": "false", "use_layer3d_rope": "false"}, Omit: []string{"latent_patch",
+		"rms_norm_eps", "text_rows"}, Own: []hf.Own{hf.Keys(Heads{Heads: 24, Dim: 128}, Heads.Enter),
+		hf.Keys(packed{In: 64, Patch: 2, Heads: 24, Dim: 128}, packed.enter)}, Write: packed{}.write},
 	Build: func(c configs.Model) *family.Model { return newQwenImage(c).model() }})
 
 // qwenKeys are the keys that Qwen-Image alone has.

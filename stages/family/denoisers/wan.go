@@ -123,8 +123,7 @@ func (w wan) pairs(n int) float64 {
 func (w wan) embed(r *block.Rec, env map[string]*grad.Value) {
 	const name = "condition_embedder"
 	t, d, whole := r.T, w.c.Hidden, block.LinearOpts{Bias: true, Rep: true}
-	env["x"] = t.Place("residual", r.Linear("patch_embedding", w.d.Noisy(r), d, w.d.Width()+
-		w.d.GivenWidth(), whole))
+	env["x"] = t.Place("residual", r.Linear("patch_embedding", w.d.Noisy(r), d, w.d.Width()+w.d.GivenWidth(), whole))
 	e := TimeMLP(r, name+".time_embedder", w.d.Features(r, w.k.Freq/2, 1), d, w.k.Freq)
 	env["temb"] = e
 	env["mod"] = r.Linear(name+".time_proj", t.Act(e, kernels.SiLU), 6*d, d, whole)

@@ -160,8 +160,7 @@ type part32 struct {
 func (a *act) demonstrated(r *block.Rec, env map[string]*grad.Value) {
 	t, n, levels, whole := r.T, a.c.Hidden, family.Levels(r.Shape), block.LinearOpts{Bias: true, Rep: true}
 	if r.Logits {
-		env["moments"] = t.Cast(t.ConstOf("act.none", make([]float32, levels*2*a.o.Latent), levels,
-			2*a.o.Latent))
+		env["moments"] = t.Cast(t.ConstOf("act.none", make([]float32, levels*2*a.o.Latent), levels, 2*a.o.Latent))
 		return
 	}
 	const name = "model.vae_encoder"
@@ -281,16 +280,14 @@ func (a *act) decode(r *block.Rec, i int, env map[string]*grad.Value) {
 func (a *act) head(r *block.Rec, env map[string]*grad.Value) {
 	t, n, levels := r.T, a.c.Hidden, family.Levels(r.Shape)
 	x := r.LayerNorm("model.decoder.norm", env["x"], n, actEps)
-	a.d.Predicted(r, env, r.Linear("model.action_head", x, a.d.Width(), n, block.LinearOpts{Bias: true,
-		Rep: true}))
+	a.d.Predicted(r, env, r.Linear("model.action_head", x, a.d.Width(), n, block.LinearOpts{Bias: true, Rep: true}))
 	if r.Logits {
 		return
 	}
 	weight := t.View(t.Columns(t.View(a.d.RowWeights(r), levels, a.p.Chunk), 0, 1), levels)
 	weight = t.Scale(weight, a.o.KL*float64(a.p.Chunk))
 	zero := t.ConstOf("act.normal", make([]float32, levels*a.o.Latent), levels, a.o.Latent)
-	mean, logVariance := t.Columns(env["moments"], 0, a.o.Latent), t.Columns(env["moments"], a.o.Latent,
-		a.o.Latent)
+	mean, logVariance := t.Columns(env["moments"], 0, a.o.Latent), t.Columns(env["moments"], a.o.Latent, a.o.Latent)
 	t.Loss(t.PointLoss(mean, zero, t.Scale(weight, 0.5), nil, kernels.SquaredLoss, 0))
 	t.Loss(t.PointLoss(logVariance, zero, weight, nil, kernels.VarianceLoss, 0))
 }

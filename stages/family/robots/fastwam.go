@@ -323,8 +323,7 @@ func (w fastwam) behind(r *block.Rec, s *wamStream, heads *grad.Value) {
 	s.x = t.Place(s.place, t.Add(s.x, w.out(r, s, "cross_attn.o", o)))
 	h = t.Modulate(s.x, s.part(r, 4), s.part(r, 3), s.at, denoisers.PlainNorm(w.c.NormEps))
 	h = r.Linear(s.name+"ffn.0", h, s.inter, s.width, block.LinearOpts{Bias: true})
-	h = r.Linear(s.name+"ffn.2", t.Act(h, kernels.GELUTanh), s.width, s.inter, block.LinearOpts{Bias: true,
-		Row: true})
+	h = r.Linear(s.name+"ffn.2", t.Act(h, kernels.GELUTanh), s.width, s.inter, block.LinearOpts{Bias: true, Row: true})
 	s.x = t.Gate(s.x, t.Place(s.place, h), s.part(r, 5), s.at)
 }
 

@@ -46,8 +46,7 @@ func piVariants(raw hf.Raw) {
 			raw[key] = json.RawMessage(fmt.Sprint(n))
 		}
 	}
-	for _, part := range []struct{ key, width, inter string }{
-		{"paligemma_variant", "hidden_size", "intermediate_size"},
+	for _, part := range []struct{ key, width, inter string }{{"paligemma_variant", "hidden_size", "intermediate_size"},
 		{"action_expert_variant", "expert_hidden_size", "expert_intermediate_size"}} {
 		for _, g := range gemmas {
 			if string(raw[part.key]) == fmt.Sprintf("%q", g.name) {

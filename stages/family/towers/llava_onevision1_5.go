@@ -26,17 +26,15 @@ var _ = family.Register(family.Family{ModelType: "llava_onevision1_5", Paper: "2
 				"layer_norm_eps":      m["vision.layer_norm_eps"],
 				"model_type":          "llava_onevision1_5_vision"})
 		out["text_config"].(map[string]any)["model_type"] = m.Text("model_type") + "_text"
-	}},
-	Composition: loong.Composition{Name: "llava_ov_1_5", Encoder: "rice", Projector: "merger",
-		Decoders: []string{"qwen3"}, Tokens: qwenVLTokens},
-	Build: func(c configs.Model) *family.Model {
-		own := family.ComposedModel("llava_onevision1_5", c, "visual.", family.NormedMerger("visual.merger."),
-			family.TextAt("model."))
-		m := family.ComposedModel("llava_onevision1_5", c, "model.visual.", family.NormedMerger("model.visual.merger."),
-			family.TextAt("model.language_model."))
-		m.Other = own.Source
-		return m
-	}})
+	}}, Composition: loong.Composition{Name: "llava_ov_1_5", Encoder: "rice", Projector: "merger", Decoders: []string{
+	"qwen3"}, Tokens: qwenVLTokens}, Build: func(c configs.Model) *family.Model {
+	own := family.ComposedModel("llava_onevision1_5", c, "visual.", family.NormedMerger("visual.merger."),
+		family.TextAt("model."))
+	m := family.ComposedModel("llava_onevision1_5", c, "model.visual.", family.NormedMerger("model.visual.merger."),
+		family.TextAt("model.language_model."))
+	m.Other = own.Source
+	return m
+}})
 
 // RICE-ViT (arXiv:2507.20025): Qwen2-VL's tower with a norm before the first layer, and a class token a
 // frame whose place is an angle that learns.

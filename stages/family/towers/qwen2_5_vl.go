@@ -19,12 +19,11 @@ var _ = family.Register(family.Family{ModelType: "qwen2_5_vl", Paper: "2502.1392
 			"in_chans": "in_channels", "spatial_patch_size": "patch_size", "out_hidden_size": ""},
 		Preset: map[string]string{"kind": `"qwen2_5_vl"`, "rms_norm": "true", "hidden_act": `"silu"`,
 			"temporal_patch_size": "2"}, Write: func(m hf.Values, out map[string]any, put func(string, any)) {
-			maps.Copy(writeQwenVL(m, out, put),
-				map[string]any{"intermediate_size": m["vision.intermediate_size"],
-					"out_hidden_size":       m["hidden_size"],
-					"window_size":           m["vision.window_size"],
-					"fullatt_block_indexes": m["vision.fullatt_block_indexes"],
-					"tokens_per_second":     int(m["vision.tokens_per_second"].(float64))})
+			maps.Copy(writeQwenVL(m, out, put), map[string]any{"intermediate_size": m["vision.intermediate_size"],
+				"out_hidden_size":       m["hidden_size"],
+				"window_size":           m["vision.window_size"],
+				"fullatt_block_indexes": m["vision.fullatt_block_indexes"],
+				"tokens_per_second":     int(m["vision.tokens_per_second"].(float64))})
 		}},
 	Composition: loong.Composition{Name: "qwen2_5_vl", Encoder: "qwen2_5_vl", Projector: "merger",
 		Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]",
@@ -37,22 +36,21 @@ var _ = family.Register(family.Family{ModelType: "qwen2_5_vl", Paper: "2502.1392
 		return m
 	}})
 
-var _ = family.RegisterTower("qwen2_5_vl", family.Tower{Facts: configs.TowerKind{Turns: true,
-	Check: checkWindows, Has: []string{"window_size", "fullatt_block_indexes", "tokens_per_second"}},
-	Loong: map[string]loong.Part{"Qwen2VisionRMSNormConfig": {Gated: true, RMS: true,
-		Preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "silu", "rms_norm": "true",
-			"window_size": "112", "fullatt_block_indexes": "[7, 15, 23, 31]", "tokens_per_second": "2"}}},
-	Projector: "merger", Merger: func(_ configs.Model, m *block.Merger) {
-		m.RMS = true
-	}, Source: family.FusedSource, Build: func(c configs.Model) *family.Vision {
-		t := family.BaseTower(c.Vision)
-		t.Theta, t.RMS, t.Gated, t.Ordered = 10000, true, true, true
-		k := windows.Of(c)
-		t.Windowed = func(layer int) bool { return !slices.Contains(k.FullLayers, layer) }
-		v := family.NewVision(c.Vision, t)
-		v.Window, v.PerSecond = k.Window/c.Vision.Merge/c.Vision.Patch, k.PerSecond
-		return v
-	}})
+var _ = family.RegisterTower("qwen2_5_vl", family.Tower{Facts: configs.TowerKind{Turns: true, Check: checkWindows,
+	Has: []string{"window_size", "fullatt_block_indexes", "tokens_per_second"}}, Loong: map[string]loong.Part{
+	"Qwen2VisionRMSNormConfig": {Gated: true, RMS: true, Preset: map[string]string{"temporal_patch_size": "2",
+		"hidden_act": "silu", "rms_norm": "true", "window_size": "112", "fullatt_block_indexes": "[7, 15, 23, 31]",
+		"tokens_per_second": "2"}}}, Projector: "merger", Merger: func(_ configs.Model, m *block.Merger) {
+	m.RMS = true
+}, Source: family.FusedSource, Build: func(c configs.Model) *family.Vision {
+	t := family.BaseTower(c.Vision)
+	t.Theta, t.RMS, t.Gated, t.Ordered = 10000, true, true, true
+	k := windows.Of(c)
+	t.Windowed = func(layer int) bool { return !slices.Contains(k.FullLayers, layer) }
+	v := family.NewVision(c.Vision, t)
+	v.Window, v.PerSecond = k.Window/c.Vision.Merge/c.Vision.Patch, k.PerSecond
+	return v
+}})
 
 // windowKeys adds the settings of towers that attend within windows in most layers.
 type windowKeys struct {

@@ -57,8 +57,7 @@ var _ = family.RegisterTower("qwen3_vl", family.Tower{Facts: configs.TowerKind{T
 	taken := Deepstack.Of(m).Layers
 	checkNamed(m, "deepstack_visual_indexes", taken, fault)
 	if len(taken) > m.Layers {
-		fault("deepstack_visual_indexes", fmt.Sprintf("%d outputs for %d decoder layers",
-			len(taken), m.Layers), "")
+		fault("deepstack_visual_indexes", fmt.Sprintf("%d outputs for %d decoder layers", len(taken), m.Layers), "")
 	}
 }},
 	Loong:     map[string]loong.Part{"Qwen3VisionModelConfig": qwen3Tower, "Qwen35VisionConfig": qwen3Tower},
