@@ -42,8 +42,7 @@ func (l *loader) clipFlag(name string, values []string, o Origin) {
 	l.clips[name] = v
 }
 
-// clip enters what the flags mean for the model: frames are those of clips in pixels, whatever the flags are
-// called.
+// clip enters what the flags mean for the model: frames are those of clips in pixels, whatever the flags are called.
 func (l *loader) clip() {
 	if len(l.clips) == 0 {
 		return

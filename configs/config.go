@@ -25,9 +25,8 @@ type Config struct {
 	Run     Run
 	Model   Model
 	Notices []string // for the user, each to be said once
-	// VocabUnit is what LoongForge would pad the vocabulary to a multiple of, 0 if its model file does not
-	// say. Padding is a matter of Megatron's kernels: here embeddings have the rows that they have in the
-	// published checkpoint.
+	// VocabUnit is what LoongForge would pad the vocabulary to a multiple of, 0 if its model file does not say. Padding
+	// is a matter of Megatron's kernels: here embeddings have the rows that they have in the published checkpoint.
 	VocabUnit int
 	// SFT and SFTValid are the entries that data.dataset and data.valid_dataset name, for each path; nil
 	// where the files tell.
@@ -80,9 +79,8 @@ func Load(req Request) (*Config, error) {
 	return load(req, false)
 }
 
-// load reads a configuration from all its layers, later ones over earlier ones. Faults are
-// gathered, so that a user sees all of them at once; checks across keys need a file that could be
-// read.
+// load reads a configuration from all its layers, later ones over earlier ones. Faults are gathered, so that a user
+// sees all of them at once; checks across keys need a file that could be read.
 func load(req Request, modelOnly bool) (*Config, error) {
 	if err := registered(); err != nil {
 		return nil, err
@@ -177,8 +175,7 @@ func (l *loader) section(n *yaml.Node, prefix string, o Origin) {
 	}
 }
 
-// unknown reports an unknown key, with the nearest known one: in the same section, else by its
-// last word in another.
+// unknown reports an unknown key, with the nearest known one: in the same section, else by its last word in another.
 func (l *loader) unknown(o Origin, prefix, name string) {
 	last := name[strings.LastIndex(name, ".")+1:]
 	try := source.DidYouMean(last, table().names(prefix))
@@ -309,8 +306,7 @@ func (l *loader) set(dst reflect.Value, s setting) {
 	dst.Set(v)
 }
 
-// tolerate switches off what launch scripts ask for in vain and Megatron passes over. In a run file it is a
-// fault.
+// tolerate switches off what launch scripts ask for in vain and Megatron passes over. In a run file it is a fault.
 func (l *loader) tolerate() {
 	r := &l.c.Run
 	if r.Plan.SequenceParallel && r.Plan.TP == 1 && l.c.Origin("plan.sequence_parallel").Layer == source.LayerFlag {

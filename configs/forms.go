@@ -25,8 +25,7 @@ func matches(word, value string) bool {
 	return !open && word == value || open && regexp.MustCompile("^"+p+"$").MatchString(value)
 }
 
-// alternatives adds the alternatives of a key to its schema: a list, or a pattern where some are to be
-// filled in.
+// alternatives adds the alternatives of a key to its schema: a list, or a pattern where some are to be filled in.
 func (k Key) alternatives(schema map[string]any) {
 	var all []string
 	some := false

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// llava7b is the config.json of llava-hf/llava-1.5-7b-hf: what it leaves out are defaults of transformers'
-// classes.
+// llava7b is the config.json of llava-hf/llava-1.5-7b-hf: what it leaves out are defaults of transformers' classes.
 const llava7b = `{
   "architectures": ["LlavaForConditionalGeneration"], "ignore_index": -100, "image_token_index": 32000, "model_type": "llava", "pad_token_id": 32001,
   "projector_hidden_act": "gelu", "text_config": {"_name_or_path": "lmsys/vicuna-7b-v1.5", "architectures": ["LlamaForCausalLM"], "max_position_embeddings": 4096, "model_type": "llama",
@@ -18,8 +17,7 @@ const llava7b = `{
   "vision_config": {"hidden_size": 1024, "image_size": 336, "intermediate_size": 4096, "model_type": "clip_vision_model", "num_attention_heads": 16, "num_hidden_layers": 24, "patch_size": 14,
   "projection_dim": 768, "vocab_size": 32000}, "vision_feature_layer": -2, "vision_feature_select_strategy": "default", "vocab_size": 32064}`
 
-// TestLlavaConfig reads the published file as the published model, and refuses what would compute something
-// else.
+// TestLlavaConfig reads the published file as the published model, and refuses what would compute something else.
 func TestLlavaConfig(t *testing.T) {
 	read := func(old, new string) (Model, error) {
 		require.Contains(t, llava7b, old)

@@ -125,8 +125,7 @@ func (t *keyTable) add(typ reflect.Type, prefix string, index []int, of Key) {
 	}
 }
 
-// newKey makes a key from the tags of its field. A key without a text or a class is a defect of the
-// program.
+// newKey makes a key from the tags of its field. A key without a text or a class is a defect of the program.
 func newKey(name string, f reflect.StructField) *Key {
 	k := &Key{Name: name, Type: typeName(f.Type), Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
 		Unit: f.Tag.Get("unit"), Class: Class(f.Tag.Get("class")), from: map[string]string{}, typ: f.Type}

@@ -200,8 +200,8 @@ func TestEditDistance(t *testing.T) {
 	}
 }
 
-// TestValuesSurviveWriting holds formatValue to being read back the same, for strings that YAML reads as
-// something else.
+// TestValuesSurviveWriting holds formatValue to being read back the same, for strings that YAML reads
+// as something else.
 func TestValuesSurviveWriting(t *testing.T) {
 	for _, s := range []string{"", "a b", "true", "1", "1e5", "null", "~", "*x", "&x", "a: b", "a #b", "# b",
 		"[x]", "{x}", "é\n\t\"'", "\x1b[2J", "- a", "yes", "2024-01-01", ",", "a,b", "!x", "|", ">"} {

@@ -21,8 +21,7 @@ type launchLine struct {
 	Args   []string
 }
 
-// launchLines reads them; files of LoongForge's are those of a clone that LFACTOR_LOONGFORGE names, or those
-// here.
+// launchLines reads them; files of LoongForge's are those of a clone that LFACTOR_LOONGFORGE names, or those here.
 func launchLines(t *testing.T) (lines []launchLine) {
 	f, err := os.Open("testdata/launch.jsonl.gz")
 	require.NoError(t, err)
@@ -51,8 +50,8 @@ func launchLines(t *testing.T) (lines []launchLine) {
 	return
 }
 
-// flagValue is the value of the flag at i, and how many arguments both take; nil for a flag without one, or
-// with several.
+// flagValue is the value of the flag at i, and how many arguments both take; nil for a flag without one,
+// or with several.
 func flagValue(args []string, i int) (*yaml.Node, int) {
 	n := 1
 	for i+n < len(args) && !strings.HasPrefix(args[i+n], "--") {
@@ -68,9 +67,8 @@ func flagValue(args []string, i int) (*yaml.Node, int) {
 	return v.Content[0], n
 }
 
-// TestAlterLaunchLines replays the command lines of LoongForge's launch scripts. Of those that are accepted
-// each flag is left out, and its value altered: that must change the configuration, be refused, or be named
-// by a note.
+// TestAlterLaunchLines replays the command lines of LoongForge's launch scripts. Of those that are accepted each flag
+// is left out, and its value altered: that must change the configuration, be refused, or be named by a note.
 func TestAlterLaunchLines(t *testing.T) {
 	lines := launchLines(t)
 	accepted, altered, seen := 0, 0, map[string]bool{}

@@ -49,8 +49,7 @@ func (m Model) Like(hint string) (name string, like Model, ok bool) {
 	return name, like, best >= 0
 }
 
-// Differences says in lines why a model of so many parameters has not as many as the published one of its
-// shape.
+// Differences says in lines why a model of so many parameters has not as many as the published one of its shape.
 func (m Model) Differences(count int64, like Model) []string {
 	var out []string
 	rest := count - int64(like.Parameters)

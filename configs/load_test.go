@@ -18,9 +18,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the cases in testdata/load give as what they want")
 
-// TestLoad runs the cases in testdata/load. Each is a txtar archive: run.yaml and other files, args (one
-// argument a line), env, show (keys whose value and origin to print), and want: the faults, or the notices
-// and the values.
+// TestLoad runs the cases in testdata/load. Each is a txtar archive: run.yaml and other files, args (one argument a
+// line), env, show (keys whose value and origin to print), and want: the faults, or the notices and the values.
 func TestLoad(t *testing.T) {
 	cases, err := filepath.Glob("testdata/load/*.txtar")
 	require.NoError(t, err)

@@ -333,8 +333,8 @@ func groupFiles(t *testing.T) {
 	}
 }
 
-// TestLoongGroups goes through choices of files of groups: those of entries, of override entries and of the
-// command line.
+// TestLoongGroups goes through choices of files of groups: those of entries, of override entries and of
+// the command line.
 func TestLoongGroups(t *testing.T) {
 	groupFiles(t)
 	for _, c := range []struct {
@@ -368,8 +368,7 @@ func TestLoongGroups(t *testing.T) {
 	require.Equal(t, 5, cfg.Model.Layers)
 }
 
-// TestLoongGroupFaults holds that a choice for nothing, or of nothing, is refused with the nearest that
-// there is.
+// TestLoongGroupFaults holds that a choice for nothing, or of nothing, is refused with the nearest that there is.
 func TestLoongGroupFaults(t *testing.T) {
 	groupFiles(t)
 	for args, want := range map[string]string{

@@ -11,11 +11,10 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 )
 
-// Model is the architecture of a decoder: embeddings, layers of a mixer of tokens and an MLP, a norm, a
-// head. What only some mixers, MLPs and towers read they declare themselves (Part). An optional key is for
-// the families that list it (hf.Family); the others have its default. The keys are those of Hugging Face's
-// config.json, with one meaning for all families: intermediate_size is the width of gate and up each,
-// attention_bias is a bias on query, key and value only.
+// Model is the architecture of a decoder: embeddings, layers of a mixer of tokens and an MLP, a norm, a head. What only
+// some mixers, MLPs and towers read they declare themselves (Part). An optional key is for the families that list it
+// (hf.Family); the others have its default. The keys are those of Hugging Face's config.json, with one meaning for all
+// families: intermediate_size is the width of gate and up each, attention_bias is a bias on query, key and value only.
 type Model struct {
 	ModelType     string      `key:"model_type" oneof:"families" class:"fixed" doc:"Family by Hugging Face's name: it decides the names and layout of weights."`
 	Architectures []string    `key:"architectures" class:"fixed" doc:"Class that loads an export in transformers."`

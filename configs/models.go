@@ -148,8 +148,7 @@ func (l *loader) file(key, where, needed string, read func(string)) {
 	read(where)
 }
 
-// publishedModel reads a model by its published name, from the files in this program. LoongForge's
-// names are known too.
+// publishedModel reads a model by its published name, from the files in this program. LoongForge's names are known too.
 func (l *loader) publishedModel(name string, from Origin) {
 	if a, ok := loong.Adapted[strings.ToLower(name)]; ok {
 		name = a.Model
@@ -194,8 +193,7 @@ func (l *loader) modelText(file string, text []byte) {
 	l.section(root, overrides, Origin{Layer: source.LayerModel, File: file})
 }
 
-// hfDir reads the model from config.json of a Hugging Face folder, and tells which of its keys were
-// not read.
+// hfDir reads the model from config.json of a Hugging Face folder, and tells which of its keys were not read.
 func (l *loader) hfDir(dir string) {
 	file := filepath.Join(dir, "config.json")
 	text, err := source.ReadFile(file)

@@ -21,8 +21,7 @@ type Rule struct {
 
 var rules []Rule
 
-// Hold adds a rule. Packages above this one call it when they are loaded, before the first configuration is
-// read.
+// Hold adds a rule. Packages above this one call it when they are loaded, before the first configuration is read.
 func Hold(r Rule) {
 	if slices.ContainsFunc(rules, func(o Rule) bool { return o.Name == r.Name }) {
 		panic(fmt.Sprintf("configs: two rules %q", r.Name))
@@ -31,8 +30,7 @@ func Hold(r Rule) {
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// applyRules lets every rule report what it finds. Model says whether the model's own settings are without
-// a fault.
+// applyRules lets every rule report what it finds. Model says whether the model's own settings are without a fault.
 func (l *loader) applyRules(model bool) {
 	for _, r := range rules {
 		if r.Files && !l.files || r.Model && !model || r.Files && l.modelOnly {

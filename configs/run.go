@@ -42,8 +42,7 @@ type Run struct {
 	Log        Log        `key:"log"`
 }
 
-// ModelRef names the architecture and where its weights come from. Exactly one of Path, Name and File is
-// set.
+// ModelRef names the architecture and where its weights come from. Exactly one of Path, Name and File is set.
 type ModelRef struct {
 	Path    string `key:"path" class:"fixed" doc:"Hugging Face directory: config.json, tokenizer and, unless model.init is random, weights; or a GGUF file; or hf://OWNER/NAME, or ms://OWNER/NAME of ModelScope, which is fetched where the cache has it not."`
 	Name    string `key:"name" class:"fixed" flag:"model-name" doc:"Published model by family/size, as in qwen/2.5-7b; lfactor config models lists them."`
@@ -270,8 +269,7 @@ func (t *Train) Check(at faults) {
 	}
 }
 
-// Keep is the number of train.buddy: steps between copies in memory, 0 for none and -1 for as often as costs
-// little.
+// Keep is the number of train.buddy: steps between copies in memory, 0 for none and -1 for as often as costs little.
 func (t *Train) Keep() int64 {
 	switch t.Buddy {
 	case "off":

@@ -68,8 +68,7 @@ func TestSFTFormats(t *testing.T) {
 	}
 }
 
-// TestSFTFlags: the flags of launch scripts name entries, for each path or for all, and say what the data
-// is.
+// TestSFTFlags: the flags of launch scripts name entries, for each path or for all, and say what the data is.
 func TestSFTFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sets.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(sftText), 0o644))

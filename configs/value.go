@@ -53,8 +53,7 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-// setValue decodes a node into a field. The error says what the value should be, and perhaps how to write
-// it.
+// setValue decodes a node into a field. The error says what the value should be, and perhaps how to write it.
 func setValue(dst reflect.Value, node *yaml.Node) (why, try string) {
 	switch v := dst.Addr().Interface().(type) {
 	case *Bytes:
@@ -90,8 +89,7 @@ func article(typ string) string {
 	return "a " + typ
 }
 
-// setBool reads true or false. Other words that YAML once took for booleans are refused, with what
-// to write.
+// setBool reads true or false. Other words that YAML once took for booleans are refused, with what to write.
 func setBool(dst reflect.Value, node *yaml.Node) (why, try string) {
 	switch strings.ToLower(node.Value) {
 	case "true":
@@ -313,8 +311,7 @@ func (r RopeScaling) String() string {
 	return "{" + strings.Join(items, ", ") + "}"
 }
 
-// format is a value of the key as it would be written, from another way of writing it; "" is the empty
-// value.
+// format is a value of the key as it would be written, from another way of writing it; "" is the empty value.
 func (k *Key) format(text string) string {
 	v := reflect.New(k.typ).Elem()
 	if text != "" {

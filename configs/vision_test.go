@@ -129,8 +129,7 @@ func TestGemmaImages(t *testing.T) {
 	}
 }
 
-// TestInternChat reads the config.json that InternVL's own code publishes, and refuses what joins patches
-// otherwise.
+// TestInternChat reads the config.json that InternVL's own code publishes, and refuses what joins patches otherwise.
 func TestInternChat(t *testing.T) {
 	text := `{"model_type": "internvl_chat", "architectures": ["InternVLChatModel"], "downsample_ratio": 0.5, "force_image_size": 448, "ps_version": "v2", "select_layer": -1,
  "template": "internvl2_5", "llm_config": {"model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,

@@ -8,9 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInspectFindsWhatTrainingSetsAside: the documents that Inspect tells of are those that a pass
-// quarantines, with the same reasons, for every kind of fault: of reading, of ids, of templates, and of
-// media.
+// TestInspectFindsWhatTrainingSetsAside: the documents that Inspect tells of are those that a pass quarantines,
+// with the same reasons, for every kind of fault: of reading, of ids, of templates, and of media.
 func TestInspectFindsWhatTrainingSetsAside(t *testing.T) {
 	broken := func(m *memory) *memory { m.bad = map[int64]string{2: "it is broken"}; return m }
 	ids := idSource("ids", 30, 40)

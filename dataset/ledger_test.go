@@ -155,8 +155,7 @@ func flip(b []byte, at int) []byte {
 	return b
 }
 
-// FuzzLedger: no file makes the reader panic or take memory beyond the file's size, and what it accepts it
-// can blame.
+// FuzzLedger: no file makes the reader panic or take memory beyond the file's size, and what it accepts it can blame.
 func FuzzLedger(f *testing.F) {
 	dir := f.TempDir()
 	path := filepath.Join(dir, "seed")

@@ -55,8 +55,7 @@ func stream(m *memory, passes int) []int32 {
 	return out
 }
 
-// Without shuffling, windows are cut from the joined documents one after the other; labels are the next
-// tokens.
+// Without shuffling, windows are cut from the joined documents one after the other; labels are the next tokens.
 func TestPretrainWindows(t *testing.T) {
 	src := longSource("s", 50)
 	cfg := pretrain(Weighted{src, 1})
@@ -322,8 +321,7 @@ func TestTransientErrors(t *testing.T) {
 	}
 }
 
-// Bad documents are left out and listed; too many of them stop the run, at the same step wherever it
-// resumed.
+// Bad documents are left out and listed; too many of them stop the run, at the same step wherever it resumed.
 func TestBudget(t *testing.T) {
 	broken := func() *memory {
 		m := longSource("s", 40)
@@ -495,8 +493,7 @@ func TestCache(t *testing.T) {
 	require.Equal(t, int64(37), enc.calls.Load())
 }
 
-// Ranks' shares are disjoint, cover the step, and a rank's k-th microbatch is the step's number k·size +
-// rank.
+// Ranks' shares are disjoint, cover the step, and a rank's k-th microbatch is the step's number k·size + rank.
 func TestShare(t *testing.T) {
 	all := make([]Batch, 12)
 	for i := range all {

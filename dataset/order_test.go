@@ -63,8 +63,7 @@ func TestPermutationHuge(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// Neighbours in the order come from everywhere: their mean distance is that of random pairs, a third of the
-// size.
+// Neighbours in the order come from everywhere: their mean distance is that of random pairs, a third of the size.
 func TestPermutationSpreads(t *testing.T) {
 	const n = 100_000
 	p := NewPermutation(n, 11, 0, 0, 0)

@@ -63,8 +63,7 @@ func TestItems(t *testing.T) {
 		2*time.Minute, time.Millisecond)
 }
 
-// TestItemsFail: what cannot be made is said at the item, as is a batch of the wrong size and the end of the
-// job.
+// TestItemsFail: what cannot be made is said at the item, as is a batch of the wrong size and the end of the job.
 func TestItemsFail(t *testing.T) {
 	here := func(i int64) square { return square{V: i} }
 	failed := func(err error) square { return square{err: err} }

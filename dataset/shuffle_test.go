@@ -10,8 +10,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/pack"
 )
 
-// An order within windows is a permutation, whatever the sizes, and computing a place does not depend on
-// those before.
+// An order within windows is a permutation, whatever the sizes, and computing a place does not depend on those before.
 func TestWindowOrderIsAPermutation(t *testing.T) {
 	for _, c := range []struct{ n, window int64 }{{1, 1}, {7, 3}, {1000, 1}, {1000, 999}, {10_007, 640},
 		{100_003, 10_000}, {5000, 1279}, {641, 640}} {
@@ -56,9 +55,8 @@ func mixture(o order, shards, each int64, batch int) (distance, entropy float64)
 	return distance / float64(n-1), entropy / float64(batches)
 }
 
-// A window as large as ten shards mixes like an order of all documents, within 2 %: both the distance of
-// neighbours and the shards in a batch. Whole shards in windows of ten would lose a tenth of the one and
-// half of the other.
+// A window as large as ten shards mixes like an order of all documents, within 2 %: both the distance of neighbours and
+// the shards in a batch. Whole shards in windows of ten would lose a tenth of the one and half of the other.
 func TestShuffleQuality(t *testing.T) {
 	for _, c := range []struct{ shards, each int64 }{{100, 1000}, {30, 10_000}, {12, 500}, {1000, 640}} {
 		for seed := range uint64(3) {
@@ -81,8 +79,8 @@ func TestWindowOrderReadsInRuns(t *testing.T) {
 	require.Len(t, runs, 2560)
 }
 
-// Any number of readers and encoders gives the same sequence, with every way of packing, and the stages tell
-// their work.
+// Any number of readers and encoders gives the same sequence, with every way of packing, and the stages
+// tell their work.
 func TestPoolsGiveOneSequence(t *testing.T) {
 	for _, p := range Packings() {
 		var want []Batch

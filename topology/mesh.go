@@ -1,5 +1,4 @@
-// Package topology says which rank owns what: ranks, hosts, devices, links and named mesh axes as plain
-// values.
+// Package topology says which rank owns what: ranks, hosts, devices, links and named mesh axes as plain values.
 package topology
 
 import (
@@ -42,9 +41,8 @@ type Mesh struct{ axes []Axis }
 // New makes a mesh; the last dimension varies fastest.
 func New(dims ...Dim) Mesh { return Mesh{lay(dims, 0)} }
 
-// Grid is a mesh of pipeline, data and tensor parallelism. Tensor parallelism varies fastest, then data
-// parallelism, then the pipeline: Megatron's order, so that the ranks of one tensor-parallel group are
-// neighbours.
+// Grid is a mesh of pipeline, data and tensor parallelism. Tensor parallelism varies fastest, then data parallelism,
+// then the pipeline: Megatron's order, so that the ranks of one tensor-parallel group are neighbours.
 func Grid(pp, dp, tp int) Mesh { return New(Dim{PP, pp}, Dim{DP, dp}, Dim{TP, tp}) }
 
 // lay gives dimensions their strides.

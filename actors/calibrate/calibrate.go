@@ -1,5 +1,4 @@
-// Package calibrate describes the machine that it runs on for the simulator, from the times of small models'
-// segments.
+// Package calibrate describes the machine that it runs on for the simulator, from the times of small models' segments.
 package calibrate
 
 import (
@@ -38,10 +37,9 @@ type Fit struct {
 	Others   float64 // share of the machine's processors that other programs took meanwhile
 }
 
-// Calibrate measures segments of models of several widths on this machine's processor, or on another device
-// by its name, for which it measures copies to and from the host too. Models are computed in a dtype, whose
-// rates those are: of float32 and bfloat16 processors and devices have very different ones. The first step
-// of each model warms up.
+// Calibrate measures segments of models of several widths on this machine's processor, or on another device by its
+// name, for which it measures copies to and from the host too. Models are computed in a dtype, whose rates those are:
+// of float32 and bfloat16 processors and devices have very different ones. The first step of each model warms up.
 func Calibrate(device string, threads int, t tensor.DType) (*cost.Machine, Fit, error) {
 	b, err := kernels.Open(device, kernels.Options{Threads: threads})
 	if err != nil {
@@ -186,9 +184,8 @@ func RandomBatches(micro, rows, vocab int) host.BatchFunc {
 	}
 }
 
-// FitRates finds the three rates that explain the samples best, by a pattern search over their logarithms on
-// the mean relative error of the best nine tenths of at least two samples. Rates stay within what a device
-// can have (bounds).
+// FitRates finds the three rates that explain the samples best, by a pattern search over their logarithms on the mean
+// relative error of the best nine tenths of at least two samples. Rates stay within what a device can have (bounds).
 func FitRates(m *cost.Machine, all []Timed) Fit {
 	rates := rates(m)
 	m.Flops, m.Bandwidth, m.Overhead = 50e9, 10e9, 2e-6

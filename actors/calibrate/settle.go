@@ -33,9 +33,8 @@ const (
 )
 
 // settle measures until two fits agree: one of the quickest runs of each segment in all rounds but the last,
-// and one with the last round too. m gets the rates of the second. Other programs only ever make a segment
-// slower, so more rounds come nearer to the machine. It is an error if the fits do not come together, or end
-// at a bound.
+// and one with the last round too. m gets the rates of the second. Other programs only ever make a segment slower,
+// so more rounds come nearer to the machine. It is an error if the fits do not come together, or end at a bound.
 func settle(m *cost.Machine, measure func() ([]Timed, error)) (Fit, error) {
 	load := machine.NewLoad()
 	var all []Timed

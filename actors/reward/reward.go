@@ -21,8 +21,7 @@ import (
 type Answer struct {
 	Prompt, Text string
 	Record       map[string]json.RawMessage
-	// Tokens are prompt and answer as they were drawn, and Tokenizer has their texts, nil where that is not
-	// known.
+	// Tokens are prompt and answer as they were drawn, and Tokenizer has their texts, nil where that is not known.
 	Tokens    []int32
 	Tokenizer *token.Tokenizer
 	// Earned is what an environment gave for all turns, nil where there is none.

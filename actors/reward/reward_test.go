@@ -207,9 +207,8 @@ func TestCode(t *testing.T) {
 	require.NoFileExists(t, "/etc/lfactor-test")
 }
 
-// TestJudgeHere: the page's judge, a script in the run's folder that is named from there, runs in a
-// sandbox, and what is the sandbox's is told from what a program says; a script that is not there is found
-// before anything is judged.
+// TestJudgeHere: the page's judge, a script in the run's folder that is named from there, runs in a sandbox, and what
+// is the sandbox's is told from what a program says; a script that is not there is found before anything is judged.
 func TestJudgeHere(t *testing.T) {
 	if err := sandbox.Check(); err != nil {
 		t.Skip(err) // likewise

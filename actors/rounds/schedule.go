@@ -11,8 +11,7 @@ type Schedule struct {
 	Span int64
 }
 
-// Part is the tokens of a round's answers that one publication draws: From up to To, or to their end where To
-// is 0.
+// Part is the tokens of a round's answers that one publication draws: From up to To, or to their end where To is 0.
 type Part struct{ Publication, Round, From, To int64 }
 
 // Round is the round that a step is trained on.

@@ -124,8 +124,7 @@ type marks struct {
 // marksMax bounds the steps that may be gone back to without a checkpoint.
 const marksMax = 1024
 
-// enter keeps the position of the data before a step, and drops one that is too old to be asked
-// for.
+// enter keeps the position of the data before a step, and drops one that is too old to be asked for.
 func (m *marks) enter(step int64, p dataset.Position) {
 	m.recent[step] = p
 	delete(m.recent, step-marksMax)
@@ -141,8 +140,8 @@ func (m *marks) find(step int64) (dataset.Position, bool) {
 	return p, ok
 }
 
-// hold remembers the place of a state that is going to be saved, which may take longer than the last steps
-// are remembered.
+// hold remembers the place of a state that is going to be saved, which may take longer than the last
+// steps are remembered.
 func (d *data) hold(step int64) {
 	p := d.position(step)
 	d.mu.Lock()
@@ -180,8 +179,7 @@ type backTo struct {
 	Jumps map[int64]dataset.Position `json:"jumps,omitempty"`
 }
 
-// aside has steps from first on read what lies behind the samples of step behind, and writes down the place
-// after step.
+// aside has steps from first on read what lies behind the samples of step behind, and writes down the place after step.
 func (d *data) aside(step, first, behind int64) string {
 	p := d.position(behind)
 	p.Step = first - 1 // loaders count from 0

@@ -169,8 +169,7 @@ func tokenizerDir(c *configs.Config) string {
 	return c.Run.Model.Path
 }
 
-// frozen opens a generator on a device of its own, in the precision of training and with the order of its
-// sums.
+// frozen opens a generator on a device of its own, in the precision of training and with the order of its sums.
 func (r *Run) frozen(packed map[string]kernels.Packing, open func(kernels.Backend,
 	tensor.DType) (*sample.Generator, error)) (*sample.Generator, error) {
 	b, err := kernels.Open(r.cfg.Run.Device, kernels.Options{Strict: r.cfg.Run.Strict})

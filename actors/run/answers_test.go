@@ -96,9 +96,8 @@ func pairsFault(t *testing.T, dir string, args ...string) error {
 	return err
 }
 
-// TestPairs: DPO begins at ln 2, since the policy is the reference, and learns; a pipeline, a
-// cache, and a run that is stopped and goes on give the same bits, replicas and tensor parallelism the same
-// losses; adapters begin at ln 2 too.
+// TestPairs: DPO begins at ln 2, since the policy is the reference, and learns; a pipeline, a cache, and a run that is
+// stopped and goes on give the same bits, replicas and tensor parallelism the same losses; adapters begin at ln 2 too.
 func TestPairs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

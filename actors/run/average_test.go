@@ -35,8 +35,7 @@ schedule: {decay_steps: 5}
 	return filepath.Join(out, "saved")
 }
 
-// values reads all tensors of a kind of a step, in float32; where there is no such tensor it takes the
-// parameter.
+// values reads all tensors of a kind of a step, in float32; where there is no such tensor it takes the parameter.
 func values(t *testing.T, dir string, step int, kinds ...string) map[string][]float32 {
 	t.Helper()
 	r, err := checkpoint.Open(filepath.Join(dir, fmt.Sprintf("step-%08d", step)))
@@ -60,9 +59,8 @@ func values(t *testing.T, dir string, step int, kinds ...string) map[string][]fl
 	return out
 }
 
-// TestAverageOfRuns: the average that a run keeps is that of the weights of its steps, under plans that
-// shard, offload and replicate state; a run that ended after each step and went on has the same bits as a
-// whole one.
+// TestAverageOfRuns: the average that a run keeps is that of the weights of its steps, under plans that shard,
+// offload and replicate state; a run that ended after each step and went on has the same bits as a whole one.
 func TestAverageOfRuns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -92,8 +90,7 @@ func TestAverageOfRuns(t *testing.T) {
 	}
 }
 
-// TestAverageIsRead: evaluation and export take the average where they are asked to; without one that is an
-// error.
+// TestAverageIsRead: evaluation and export take the average where they are asked to; without one that is an error.
 func TestAverageIsRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -23,8 +23,7 @@ func (r *Run) device(rank int) string {
 // and not where other processes do not know which devices auto has found.
 func joins(device string) bool { return device == "cuda" }
 
-// backends opens a backend for each of this process's ranks, which share its cores; the second result closes
-// them.
+// backends opens a backend for each of this process's ranks, which share its cores; the second result closes them.
 func backends(r *Run, ranks []int) (func(rank int) kernels.Backend, func(), error) {
 	c := r.cfg
 	n := c.Run.Plan.Threads

@@ -11,8 +11,7 @@ import (
 )
 
 // TestDeviceOfRank: the encoder's own ranks, which come behind the decoder's, have a device of their own;
-// only explicit GPUs are joined by a library, and a device that this program lacks is a fault of the key
-// that names it.
+// only explicit GPUs are joined by a library, and a device that this program lacks is a fault of the key that names it.
 func TestDeviceOfRank(t *testing.T) {
 	r := &Run{cfg: &configs.Config{Run: configs.Run{Device: "cuda"}},
 		layout: &layout.Layout{Design: &layout.Design{Mesh: topology.Grid(2, 1, 1)}}}

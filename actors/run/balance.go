@@ -15,9 +15,8 @@ const (
 	fitLast  = 12
 )
 
-// balance shares the microbatches of steps out among data-parallel ranks by their work, and measures what
-// work costs. The cost in use never changes within a run, so that runs stay alike; what was measured is
-// told, for the next one.
+// balance shares the microbatches of steps out among data-parallel ranks by their work, and measures what work costs.
+// The cost in use never changes within a run, so that runs stay alike; what was measured is told, for the next one.
 type balance struct {
 	cost pack.Cost
 	size int

@@ -11,8 +11,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// The warm-up fit finds the cost that the steps' times follow, and says how to use it; the cost in use
-// stays.
+// The warm-up fit finds the cost that the steps' times follow, and says how to use it; the cost in use stays.
 func TestBalanceFit(t *testing.T) {
 	b := newBalance([]float64{0, 1, 0}, 64, 2)
 	now := time.Unix(1000, 0)

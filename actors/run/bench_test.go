@@ -22,8 +22,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/objective"
 )
 
-// benchOf is a bench whose judges are goroutines: each has a pipe for what it is asked, and one for what it
-// says.
+// benchOf is a bench whose judges are goroutines: each has a pipe for what it is asked, and one for what it says.
 func benchOf(t *testing.T, n int, serve func(place int, in *gob.Decoder, out *gob.Encoder)) (r *rollouts,
 	alive *atomic.Int64) {
 	t.Helper()

@@ -78,8 +78,7 @@ func openData(r *Run) (*data, error) {
 	return d, nil
 }
 
-// open opens the sources, the loaders and the ledger, and moves all to the step at which the run
-// begins.
+// open opens the sources, the loaders and the ledger, and moves all to the step at which the run begins.
 func (d *data) open() error {
 	c := d.r.cfg.Run
 	if err := errors.Join(d.openKind(), d.openAnswers()); err != nil {
@@ -127,8 +126,7 @@ func (d *data) open() error {
 	if err != nil {
 		return err
 	}
-	// A process that took over goes on from the durable step; what the ledger has after it is run
-	// again.
+	// A process that took over goes on from the durable step; what the ledger has after it is run again.
 	if h := d.r.heir; h != nil {
 		d.marks.saved[h.durable], d.marks.durable = d.began, h.durable
 		return d.ledger.Truncate(h.durable + 1)
@@ -321,8 +319,7 @@ func (d *data) read(step int64) (*made, error) {
 // leave lets go of whoever waits for data.
 func (d *data) leave() { d.leaving.Do(func() { close(d.left) }) }
 
-// batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of
-// the step.
+// batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of the step.
 func (d *data) batches(step int64, dp int) ([]family.Microbatch, error) {
 	if d.rollouts != nil { // whoever reads ahead must not keep others from the step under way
 		if err := d.rollouts.await(step); err != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// stages tells how busy each stage of the training data's pipeline was, over the run, and which one was
-// busiest.
+// stages tells how busy each stage of the training data's pipeline was, over the run, and which one was busiest.
 func (d *data) stages() string {
 	if d.train == nil {
 		return ""

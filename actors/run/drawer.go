@@ -28,8 +28,7 @@ type sampler interface {
 	close()
 }
 
-// draft is an answer that is drawn on, and then what was drawn of it: Answer and LogProbs are the new tokens
-// alone.
+// draft is an answer that is drawn on, and then what was drawn of it: Answer and LogProbs are the new tokens alone.
 type draft struct {
 	Index    int
 	Seed     uint64
@@ -84,8 +83,7 @@ func (r *rollouts) take(n int64) *weights {
 	return w
 }
 
-// pieceOf is a rank's part of a parameter, without a copy; one in few bits as the numbers that products have
-// of it.
+// pieceOf is a rank's part of a parameter, without a copy; one in few bits as the numbers that products have of it.
 func pieceOf(p host.Part) (piece, bool) {
 	packed := strings.HasPrefix(p.Kind, checkpoint.PackedPrefix)
 	if p.Kind != "param" && !packed {
@@ -250,8 +248,7 @@ func (d *drawer) fill(from family.FillFunc) error {
 	return nil
 }
 
-// submit has answers drawn, behind those under way. When the last of them has ended, done takes what was
-// drawn.
+// submit has answers drawn, behind those under way. When the last of them has ended, done takes what was drawn.
 func (d *drawer) submit(all []draft, done func(got []draft)) error {
 	got := make([]draft, len(all))
 	left := len(all)

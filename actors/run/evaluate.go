@@ -23,8 +23,7 @@ type Evaluation struct {
 }
 
 // LevelLoss is the loss of noise levels whose time lies in [From, To), as shares of a thousand steps.
-// Levels that
-// training draws none of have none.
+// Levels that training draws none of have none.
 type LevelLoss struct {
 	From float64 `json:"from"`
 	To   float64 `json:"to"`
@@ -96,8 +95,7 @@ func (r *Run) validate(ctx context.Context) (loss float64, err error) {
 	return loss, err
 }
 
-// byLevel computes the loss for each of q.Levels parts of the noise levels, by their time: each reads the
-// same samples
+// byLevel computes the loss for each of q.Levels parts of the noise levels, by their time: each reads the same samples
 // from their beginning.
 func (r *Run) byLevel(ctx context.Context, q Question) (out []LevelLoss, err error) {
 	if q.Levels == 0 {

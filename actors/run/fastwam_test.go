@@ -55,8 +55,7 @@ video_every: 1
 // together are arguments by which samples are computed together that are computed by themselves without.
 var together = []string{"train.micro_batch=2", "data.seq_len=8 train.global_batch=2"}
 
-// wanEncoders are a small autoencoder of clips and a small encoder of captions as a pipeline of Wan's has
-// them.
+// wanEncoders are a small autoencoder of clips and a small encoder of captions as a pipeline of Wan's has them.
 func wanEncoders(t *testing.T) (dir string, args []string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -32,8 +32,7 @@ func laidOut(t *testing.T, pp int, said io.Writer) *Run {
 	return r
 }
 
-// TestFaultsPlanted: a fault is planted and said to be, or is said to be none, with the reason: never in
-// silence.
+// TestFaultsPlanted: a fault is planted and said to be, or is said to be none, with the reason: never in silence.
 func TestFaultsPlanted(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	require.NoError(t, os.WriteFile(gate, []byte("3\n"), 0o600))

@@ -16,8 +16,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// Fleet is where the processes of a run live: it starts them and joins them. Process 0 leads; it has started
-// the others.
+// Fleet is where the processes of a run live: it starts them and joins them. Process 0 leads;
+// it has started the others.
 type Fleet interface {
 	// Transport is what the calling process, number proc of the run, reaches the others by.
 	Transport(proc int) (links.Transport, error)
@@ -41,8 +41,7 @@ func (e *NoRoomError) Error() string { return fmt.Sprintf("process %d: %s", e.Pr
 // Process is a process that a Fleet has started. It has to end when the leader does.
 type Process interface {
 	Name() string // for people: "pid 4711"
-	// Ready waits until the process has its actors, or has ended: it then returns io.EOF, and Wait tells
-	// more.
+	// Ready waits until the process has its actors, or has ended: it then returns io.EOF, and Wait tells more.
 	Ready() error
 	// Wait waits until the process has ended. The error says how, "was killed by signal 9 (killed)"; nil
 	// says that it ended in order.
@@ -86,8 +85,7 @@ func (l *local) Transport(proc int) (links.Transport, error) { return links.Unix
 // Close implements Fleet.
 func (l *local) Close() { os.RemoveAll(l.dir) }
 
-// child is a process of this host. It ends when its standard input does, so that it does not outlive its
-// leader.
+// child is a process of this host. It ends when its standard input does, so that it does not outlive its leader.
 type child struct {
 	all *machine.Children
 	cmd *exec.Cmd

@@ -139,9 +139,8 @@ func TestClipsFromImages(t *testing.T) {
 	}
 }
 
-// TestTwoExperts: the models of a pipeline with a boundary are trained at their own levels of noise and
-// exported under their own names, and drawing takes each where it was trained; the losses of both
-// together are those of no one model.
+// TestTwoExperts: the models of a pipeline with a boundary are trained at their own levels of noise and exported under
+// their own names, and drawing takes each where it was trained; the losses of both together are those of no one model.
 func TestTwoExperts(t *testing.T) {
 	dir := t.TempDir()
 	clipsOf(t, filepath.Join(dir, "a.tar"))

@@ -80,9 +80,8 @@ func TestOptimizerGroups(t *testing.T) {
 	}
 }
 
-// TestOptimizersOfGroups: parameters of a group are trained as by its optimizer alone, whatever the others
-// have: each of a run of two optimizers has after its first step the bits that it has in a run of one,
-// under plans too.
+// TestOptimizersOfGroups: parameters of a group are trained as by its optimizer alone, whatever the others have:
+// each of a run of two optimizers has after its first step the bits that it has in a run of one, under plans too.
 func TestOptimizersOfGroups(t *testing.T) {
 	t.Parallel()
 	docs, _ := poisoned()

@@ -16,8 +16,8 @@ import (
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
-// guideRun trains a vision-language model that an expert of actions stands behind, and returns its losses and
-// its checkpoints.
+// guideRun trains a vision-language model that an expert of actions stands behind, and returns its losses
+// and its checkpoints.
 func guideRun(t *testing.T, dir, folder, words, out string, more ...string) ([]float64, string, error) {
 	t.Helper()
 	model := fmt.Sprintf("{path: %q, init: random}", filepath.Join("../../stages/family/testdata", folder))
@@ -61,8 +61,7 @@ var guidePlans = [][]string{{"plan.pp=2", "plan.dp=2", "plan.zero=1"}, {"plan.dp
 	{"plan.encoder.over=own", "plan.encoder.ranks=1"}}
 
 // TestGuides: every family of models that see is a policy whose actions are numbers, by a line of a run file:
-// with the same losses under plans, as one that resumes, and acting the same after its export, without its
-// recordings.
+// with the same losses under plans, as one that resumes, and acting the same after its export, without its recordings.
 func TestGuides(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -161,9 +160,8 @@ vision:
   vision_start_token_id: 118
 `
 
-// TestGrootSevenRun: GR00T N1.7 learns with the same losses under plans, resumes, has weights for each
-// robot, acts the
-// same after its export, which goes on, and refuses what it says itself.
+// TestGrootSevenRun: GR00T N1.7 learns with the same losses under plans, resumes, has weights for each robot,
+// acts the same after its export, which goes on, and refuses what it says itself.
 func TestGrootSevenRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -208,8 +206,7 @@ func TestGrootSevenRun(t *testing.T) {
 	}
 }
 
-// TestGuideLearns: an expert of either kind comes to do what it was shown; what a run says of it has its
-// effect,
+// TestGuideLearns: an expert of either kind comes to do what it was shown; what a run says of it has its effect,
 // and what does not go together is refused with its key.
 func TestGuideLearns(t *testing.T) {
 	t.Parallel()

@@ -36,8 +36,7 @@ func (d *data) openImages() error {
 	return nil
 }
 
-// samples is the encoder of media samples: the chat template's text with as many image tokens as the
-// processor says.
+// samples is the encoder of media samples: the chat template's text with as many image tokens as the processor says.
 func (d *data) samples() (dataset.SampleEncoder, error) {
 	c := d.r.cfg.Run
 	chat, err := d.chat()

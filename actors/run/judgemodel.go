@@ -12,8 +12,7 @@ import (
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
-// judgeModel is a model of rewards in the process that trains. It reads the tokens that were drawn, as they
-// were drawn.
+// judgeModel is a model of rewards in the process that trains. It reads the tokens that were drawn, as they were drawn.
 // In the words of the field: reward model.
 type judgeModel struct {
 	dir    string

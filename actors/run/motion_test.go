@@ -49,10 +49,9 @@ func turnedSet(t *testing.T, dir, name string, six bool, picture []byte) string 
 	return path
 }
 
-// TestPolicyMotion: rotations that become six numbers when they are learnt train as a data set that has
-// six numbers; relative actions train alike under other plans, and the policy acts in the numbers of the
-// recordings, from the state that it is told; and what lerobot's files cannot say is refused before a run
-// begins.
+// TestPolicyMotion: rotations that become six numbers when they are learnt train as a data set that has six numbers;
+// relative actions train alike under other plans, and the policy acts in the numbers of the recordings,
+// from the state that it is told; and what lerobot's files cannot say is refused before a run begins.
 func TestPolicyMotion(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

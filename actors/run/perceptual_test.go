@@ -37,9 +37,8 @@ func smallVGG(t *testing.T, dir string) {
 	require.NoError(t, w.Commit())
 }
 
-// TestPerceptualRun: an autoencoder learns by what a frozen network sees beside the pixels: the loss is their
-// sum, the same in one stage, in two and in two replicas, and after a restart; the network is not in the
-// export.
+// TestPerceptualRun: an autoencoder learns by what a frozen network sees beside the pixels: the loss is their sum,
+// the same in one stage, in two and in two replicas, and after a restart; the network is not in the export.
 func TestPerceptualRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -184,8 +184,7 @@ func TestPolicyRun(t *testing.T) {
 	}
 }
 
-// policyChanges: views and states that are changed when they are learnt have their effect, which every plan
-// has.
+// policyChanges: views and states that are changed when they are learnt have their effect, which every plan has.
 func policyChanges(t *testing.T, one []float64, train func(more ...string) []float64) {
 	t.Helper()
 	changes := []string{"policy.crop=0.75", "policy.brightness=0.3", "policy.contrast=0.3",

@@ -197,8 +197,7 @@ func (w *workers) start(proc, life int) (Process, error) {
 	return p, err
 }
 
-// suspect ends a process that says nothing any more, so that it cannot come back to a run that goes on
-// without it.
+// suspect ends a process that says nothing any more, so that it cannot come back to a run that goes on without it.
 func (w *workers) suspect(proc, life int, since time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -331,8 +330,7 @@ func (w *workers) close() {
 	w.fleet.Close()
 }
 
-// work runs a worker process's ranks until the leader halts them or is gone. Errors reach the user through
-// the leader.
+// work runs a worker process's ranks until the leader halts them or is gone. Errors reach the user through the leader.
 func (r *Run) work(proc int) error {
 	if err := os.MkdirAll(r.cfg.Run.Log.Dir, 0o700); err != nil { // hosts may share no storage
 		return err

@@ -27,9 +27,8 @@ type Redone struct {
 	Weights string `json:"weights,omitempty"`
 }
 
-// redo trains a step once more: answers that were in flight are those of the checkpoint, the others are
-// drawn and judged again, and gradient and update are those of the plan of the run with all its ranks in
-// this process.
+// redo trains a step once more: answers that were in flight are those of the checkpoint, the others are drawn and
+// judged again, and gradient and update are those of the plan of the run with all its ranks in this process.
 func redo(cfg *configs.Config, step int64) (*Redone, error) {
 	was, err := metricsOf(cfg.Run.Log.Dir, step)
 	if err != nil || was == nil {

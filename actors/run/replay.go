@@ -40,11 +40,10 @@ type Difference struct {
 	Is     string `json:"is"`
 }
 
-// Replay draws the answers of a step of a run once more from its log, with the weights behind the step
-// before, judges them and compares tokens, log-probabilities, rewards and advantages. Those weights are the
-// ones that the run began with, or in a checkpoint that is still there. Then it trains the step again, and
-// compares loss, gradient and weights. With a sample that is not negative it draws and judges the answers
-// to that one alone, and trains nothing.
+// Replay draws the answers of a step of a run once more from its log, with the weights behind the step before, judges
+// them and compares tokens, log-probabilities, rewards and advantages. Those weights are the ones that the run began
+// with, or in a checkpoint that is still there. Then it trains the step again, and compares loss, gradient and weights.
+// With a sample that is not negative it draws and judges the answers to that one alone, and trains nothing.
 func Replay(cfg *configs.Config, step, sample int64) (*Replayed, error) {
 	out, err := replayAnswers(cfg, step, sample)
 	if err == nil && sample < 0 {

@@ -26,8 +26,7 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// reporter tells the user how a run goes: a line a step on stderr, metrics, TensorBoard events, a log and a
-// curve.
+// reporter tells the user how a run goes: a line a step on stderr, metrics, TensorBoard events, a log and a curve.
 type reporter struct {
 	aside    bool // the run goes back because of a step out of the ordinary
 	r        *Run
@@ -64,9 +63,8 @@ type reporter struct {
 	early      bool    // the run has ended before its last step, in order
 }
 
-// newReporter opens the files of the run's report, writes the configuration beside them, and prints
-// the header. The rates of hardware and model are worked out once here, for the figures of each
-// step.
+// newReporter opens the files of the run's report, writes the configuration beside them, and prints the header.
+// The rates of hardware and model are worked out once here, for the figures of each step.
 func newReporter(r *Run) (*reporter, error) {
 	l := r.cfg.Run.Log
 	p := &reporter{r: r, dir: l.Dir, began: time.Now()}
@@ -181,8 +179,7 @@ func (p *reporter) say(format string, a ...any) {
 	fmt.Fprintln(p.r.io.Progress, s)
 }
 
-// header prints what is trained, on which plan, from which start, and what changed since the
-// checkpoint.
+// header prints what is trained, on which plan, from which start, and what changed since the checkpoint.
 func (p *reporter) header() {
 	r := p.r
 	m := r.job.Mesh

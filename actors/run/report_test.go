@@ -60,8 +60,7 @@ not json
 	require.Nil(t, evaluations(log+"x", 5))
 }
 
-// FuzzEarlierSteps: no log and no metrics, however broken, crash a resumed run or bring steps that it takes
-// again.
+// FuzzEarlierSteps: no log and no metrics, however broken, crash a resumed run or bring steps that it takes again.
 func FuzzEarlierSteps(f *testing.F) {
 	f.Add([]byte("{\"step\":1,\"loss\":2}\n{\"step\":2,\"lo"), int64(2))
 	f.Add([]byte("{\"msg\":\"eval\",\"step\":1,\"loss\":null}\n{\"msg\":\"eval\",\"step\":-1,\"loss\":1e308}\n"), int64(5))

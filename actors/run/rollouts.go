@@ -19,11 +19,10 @@ import (
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
-// rollouts draws the answers that a run learns from. Which weights draw which is a schedule's matter, and
-// who draws them a desk's (actors/rounds): a step's weights are published when the step before has applied
-// its update, samplers draw with them, the reward judges what they drew, groups become advantages, and
-// rounds the microbatches of steps. Ranks wait for their data, so that nobody changes weights while they
-// are copied.
+// rollouts draws the answers that a run learns from. Which weights draw which is a schedule's matter, and who draws
+// them a desk's (actors/rounds): a step's weights are published when the step before has applied its update, samplers
+// draw with them, the reward judges what they drew, groups become advantages, and rounds the microbatches of steps.
+// Ranks wait for their data, so that nobody changes weights while they are copied.
 type rollouts struct {
 	d      *data
 	plan   rounds.Schedule

@@ -120,8 +120,7 @@ func meanReward(drawn []rollout, step int64) (mean float64) {
 	return mean / n
 }
 
-// TestPolicies: with every loss of policies a planted reward rises from what random weights get, in ten
-// steps.
+// TestPolicies: with every loss of policies a planted reward rises from what random weights get, in ten steps.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	for _, name := range objective.Names() {
@@ -209,8 +208,7 @@ func TestPolicyFaults(t *testing.T) {
 	}
 }
 
-// TestReplayPacked: so it is of experts whose layers are in few bits or, where ranks cut each of them, are
-// not.
+// TestReplayPacked: so it is of experts whose layers are in few bits or, where ranks cut each of them, are not.
 func TestReplayPacked(t *testing.T) {
 	t.Parallel()
 	for _, plan := range []string{"plan.ep=2", "plan.etp=2"} {

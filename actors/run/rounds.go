@@ -199,8 +199,7 @@ func (r *rollouts) group(t rounds.Task) []*rollout {
 	return r.round[t.Round].answers[t.Group*n : (t.Group+1)*n]
 }
 
-// drafts are the answers of a task as they are so far, for a sampler. Those that have ended are not drawn
-// on.
+// drafts are the answers of a task as they are so far, for a sampler. Those that have ended are not drawn on.
 func (r *rollouts) drafts(t rounds.Task) (out []draft) {
 	most := r.d.r.cfg.Run.Rollout.Max
 	if t.To > 0 {
@@ -265,8 +264,7 @@ func (r *rollouts) complete() {
 	}
 }
 
-// lost says that a sampler is no more: what it drew others draw. One without which nothing can be drawn ends
-// the run.
+// lost says that a sampler is no more: what it drew others draw. One without which nothing can be drawn ends the run.
 func (r *rollouts) lost(sampler int, err error) {
 	r.table.Lock()
 	defer r.table.Unlock()

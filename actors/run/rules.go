@@ -15,9 +15,8 @@ func init() {
 	configs.Hold(configs.Rule{Name: "pictures", Files: true, Check: checkPictures})
 }
 
-// checkPictures is the rule for what encodes the images and captions of a model of diffusion: sizes are
-// given, and folders are named, or lie beside the model, and are there. What is in them is read when a
-// run begins.
+// checkPictures is the rule for what encodes the images and captions of a model of diffusion: sizes are given,
+// and folders are named, or lie beside the model, and are there. What is in them is read when a run begins.
 func checkPictures(cfg *configs.Config, at configs.At) {
 	d := &cfg.Run.Diffusion
 	if !cfg.Model.Denoises() || fit.Acts(cfg) {

@@ -203,8 +203,8 @@ func newRun(cfg *configs.Config, o Options) *Run {
 	return &Run{cfg: cfg, io: o}
 }
 
-// Open lays a run out and opens its data without training. In the folder of a run that is under way or over nothing is
-// changed.
+// Open lays a run out and opens its data without training. In the folder of a run that is under way or over
+// nothing is changed.
 func Open(cfg *configs.Config) (*Run, error) {
 	r := newRun(cfg, Options{})
 	r.asks = true
@@ -229,8 +229,7 @@ func (r *Run) Tokenizer() *token.Tokenizer { return r.tok }
 // Rewind goes back to the data's first step.
 func (r *Run) Rewind() error { return r.data.train.Seek(dataset.Position{}) }
 
-// Batches gives replica dp its share of a step's microbatches; steps count from 1, batches of evaluations
-// from -1 down.
+// Batches gives replica dp its share of a step's microbatches; steps count from 1, batches of evaluations from -1 down.
 func (r *Run) Batches(step int64, dp int) ([]family.Microbatch, error) {
 	return r.data.batches(step, dp)
 }

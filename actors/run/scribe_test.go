@@ -103,9 +103,8 @@ schedule: {warmup_steps: 0}
 	return losses, saved, err
 }
 
-// TestScribes: every family of models that see is a policy by a line of a run file: it learns to write
-// actions, alike under a plan, and acts from its checkpoints within a step of the range that it has
-// learnt.
+// TestScribes: every family of models that see is a policy by a line of a run file: it learns to write actions,
+// alike under a plan, and acts from its checkpoints within a step of the range that it has learnt.
 func TestScribes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -28,9 +28,8 @@ func (r *Run) scheduler() (json.RawMessage, error) {
 	return noise.Marshal(s), nil
 }
 
-// sameScheduler refuses to go on under another scheduler than the checkpoint's: its file may have other
-// contents than when the run began, under the same name, and a model that predicts noise is none that
-// predicts velocity.
+// sameScheduler refuses to go on under another scheduler than the checkpoint's: its file may have other contents than
+// when the run began, under the same name, and a model that predicts noise is none that predicts velocity.
 func (r *Run) sameScheduler(saved *checkpoint.Reader) error {
 	now := r.noised
 	if now == nil {

@@ -32,9 +32,9 @@ func moving(t *testing.T, n int) string {
 	return b.String()
 }
 
-// TestShortClips: clips of fewer frames than their table says, or than any size wants, and ones that are cut off are set
-// aside with their reasons, and a size whose frames the autoencoder cannot halve is an error with the next ones that it
-// can.
+// TestShortClips: clips of fewer frames than their table says, or than any size wants, and ones that are cut off are
+// set aside with their reasons, and a size whose frames the autoencoder cannot halve is an error with the next ones
+// that it can.
 func TestShortClips(t *testing.T) {
 	dir := t.TempDir()
 	clipsOf(t, filepath.Join(dir, "unused.tar")) // ffprobe says five frames of every file

@@ -85,10 +85,9 @@ func spikeConfig(t *testing.T, dir string, docs []string, more ...string) (*conf
 	return configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: more})
 }
 
-// TestPoisonedTexts: steps that see texts which are out of the ordinary are taken again with what comes
-// behind them, by loss and by gradient norm, alone and together with the steps before them, in one stage and
-// under a plan, and the run has the bits of one of which those steps' texts are no part; what it has read is
-// in its ledger.
+// TestPoisonedTexts: steps that see texts which are out of the ordinary are taken again with what comes behind them,
+// by loss and by gradient norm, alone and together with the steps before them, in one stage and under a plan,
+// and the run has the bits of one of which those steps' texts are no part; what it has read is in its ledger.
 func TestPoisonedTexts(t *testing.T) {
 	t.Parallel()
 	const after = "train.spike_after=30"

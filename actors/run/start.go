@@ -43,8 +43,8 @@ type start struct {
 	rate    string           // what that means for the learning rate, "" for nothing
 }
 
-// stateLen are the numbers that a checkpoint has of the coordinator: updates, loss scale, good steps and
-// overflows left.
+// stateLen are the numbers that a checkpoint has of the coordinator: updates, loss scale, good steps
+// and overflows left.
 const stateLen = 4
 
 // filedLen are those that a commit has of it, what steps were like behind the others.
@@ -160,8 +160,7 @@ func (r *Run) unnamed() (*checkpoint.Reader, error) {
 	return nil, fmt.Errorf("%s has checkpoints, but none is whole: %w", dir, errors.Join(faults...))
 }
 
-// weights sets the source of initial parameters: a Hugging Face directory, or random values; adapters are
-// always drawn.
+// weights sets the source of initial parameters: a Hugging Face directory, or random values; adapters are always drawn.
 func (r *Run) weights() error {
 	c, m := r.cfg.Run, r.job.Model
 	seed := uint64(c.Train.Seed)
@@ -367,9 +366,8 @@ func (s *start) average(cfg *configs.Config) error {
 	return nil
 }
 
-// otherRate says how the learning rate of the next step differs from what the checkpoint's configuration
-// would give; "" if it does not. A run that is extended by train.steps decays over more steps, so that its
-// rate jumps.
+// otherRate says how the learning rate of the next step differs from what the checkpoint's configuration would give;
+// "" if it does not. A run that is extended by train.steps decays over more steps, so that its rate jumps.
 func (r *Run) otherRate(saved *checkpoint.Reader) string {
 	old, err := trained.SavedConfig(saved)
 	if err != nil {

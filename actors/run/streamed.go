@@ -84,9 +84,8 @@ func (s *Streamed) begin(conf dataset.LoaderConfig, quarantine string) (err erro
 // Close closes all that OpenStream has opened.
 func (s *Streamed) Close() { s.d.close() }
 
-// quarantine opens the run's quarantine, and reports whether this process writes the files of the run: all
-// load, but one alone writes, and none where questions are answered. What another run set aside is not that
-// of one that begins.
+// quarantine opens the run's quarantine, and reports whether this process writes the files of the run: all load, but
+// one alone writes, and none where questions are answered. What another run set aside is not that of one that begins.
 func (d *data) quarantine() (lead bool, err error) {
 	lead = workerProc() == 0 && !d.r.asks
 	if d.r.asks {

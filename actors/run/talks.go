@@ -146,10 +146,9 @@ func converses(c *configs.Config, stops []int32) (*conversation, error) {
 	return x, nil
 }
 
-// tryEnvironment asks the environment, before the first answer is drawn, for an episode of the first
-// prompt in which the model says nothing: one that does not start, dies, hangs or says what is no answer
-// is a fault of the run file. What it says itself to be an error is none. Samplers of a cluster ask it
-// from other hosts.
+// tryEnvironment asks the environment, before the first answer is drawn, for an episode of the first prompt in which
+// the model says nothing: one that does not start, dies, hangs or says what is no answer is a fault of the run file.
+// What it says itself to be an error is none. Samplers of a cluster ask it from other hosts.
 func (r *rollouts) tryEnvironment(n int64) error {
 	c := r.d.r.cfg
 	r.table.Lock()
@@ -185,8 +184,7 @@ func (r *rollouts) tryEnvironment(n int64) error {
 // answerMark stands for an answer in a conversation that shows how a template goes on behind one.
 const answerMark = "qzanswerzq"
 
-// write is what an environment says, as tokens behind the one that ended an answer, up to where the next
-// answer begins.
+// write is what an environment says, as tokens behind the one that ended an answer, up to where the next answer begins.
 func (x *conversation) write(text string, ended int32) ([]int32, error) {
 	if x.chat == nil {
 		return x.tok.TryEncode(text, false)
@@ -247,8 +245,7 @@ func (x *conversation) episode(a *draft, got *draft) (*world.Dialogue, []heard) 
 // said is the text of a turn's tokens, of which the last ends it.
 func (x *conversation) said(ids []int32) string { return x.tok.Decode(ids[:max(0, len(ids)-1)], true) }
 
-// ask has the environment answer what was drawn; then on is called in the loop that draws: to go on, or at
-// the end.
+// ask has the environment answer what was drawn; then on is called in the loop that draws: to go on, or at the end.
 func (x *conversation) ask(a *draft, got *draft, on func(over bool) error) {
 	e, before := x.episode(a, got)
 	had := got.ids
@@ -272,8 +269,7 @@ func (x *conversation) ask(a *draft, got *draft, on func(over bool) error) {
 	}()
 }
 
-// next are the turns that follow: the first of an episode is that of its reset. Those of a script are not
-// asked for.
+// next are the turns that follow: the first of an episode is that of its reset. Those of a script are not asked for.
 func (x *conversation) next(e *world.Dialogue, a *draft) (out []world.Turn, err error) {
 	for len(e.Heard) <= len(e.Told) {
 		n := len(e.Heard)

@@ -74,9 +74,8 @@ func TestDistill(t *testing.T) {
 		"train.global_batch=8", "rollout.max_tokens=6", teacher, "reward.kind=exact"), "reads no rewards")
 }
 
-// TestTaught: a student learns the distributions of a teacher on texts; a copy of the teacher has nothing
-// to learn; a pipeline gives the same bits, replicas the same losses; without a teacher, or with data of
-// pairs, it is refused.
+// TestTaught: a student learns the distributions of a teacher on texts; a copy of the teacher has nothing to learn;
+// a pipeline gives the same bits, replicas the same losses; without a teacher, or with data of pairs, it is refused.
 func TestTaught(t *testing.T) {
 	t.Parallel()
 	dir, out := t.TempDir(), t.TempDir()

@@ -22,8 +22,7 @@ const edgesLook = 500 * time.Millisecond
 // edgesAnswer is how long an answer may take; an actor that takes longer is asked again at the next look.
 const edgesAnswer = 250 * time.Millisecond
 
-// edgesRate bounds what the record grows by, in bytes a second: windows of a run with many edges last
-// longer.
+// edgesRate bounds what the record grows by, in bytes a second: windows of a run with many edges last longer.
 const edgesRate = 1000
 
 // edgeLooks writes down what a run's actors send and wait for.
@@ -34,8 +33,7 @@ type edgeLooks struct {
 	wg   sync.WaitGroup
 }
 
-// newEdgeLooks opens the record; where the run file wants none, or it cannot be written, nothing is looked
-// at.
+// newEdgeLooks opens the record; where the run file wants none, or it cannot be written, nothing is looked at.
 func (r *Run) newEdgeLooks() *edgeLooks {
 	l := &edgeLooks{r: r, stop: make(chan struct{})}
 	if r.cfg.Run.Log.Edges <= 0 {

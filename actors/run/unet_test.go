@@ -15,8 +15,7 @@ import (
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
-// unetOf24 is a small U-Net of SDXL's kind, which reads the states of two encoders of 12 numbers beside
-// each other.
+// unetOf24 is a small U-Net of SDXL's kind, which reads the states of two encoders of 12 numbers beside each other.
 const unetOf24 = `model_type: UNet2DConditionModel
 hidden_size: 16
 num_hidden_layers: 14

@@ -24,8 +24,7 @@ type ViewOptions struct {
 	Dropped bool   // show what recipes have dropped whose output the sources are
 }
 
-// AddView puts the rows of steps into a page as a run of a configuration trains them, and samples
-// of its sources.
+// AddView puts the rows of steps into a page as a run of a configuration trains them, and samples of its sources.
 // It writes nothing.
 func AddView(page *setup.View, file string, o ViewOptions) error {
 	s, err := OpenView(file, o.Args)

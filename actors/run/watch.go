@@ -44,8 +44,7 @@ type watch struct {
 	ended bool // the coordinator has said so: what it saves is durable
 }
 
-// newWatch makes the watch over a run that is about to begin, with the configured limit for a
-// stall.
+// newWatch makes the watch over a run that is about to begin, with the configured limit for a stall.
 func newWatch(r *Run) *watch {
 	w := &watch{r: r, abandon: make(chan struct{}), began: time.Now()}
 	w.stall.Limit = actors.Duration(r.stallLimit())
@@ -128,8 +127,7 @@ func (w *watch) patience() time.Duration {
 	return max(workingWait, time.Duration(w.stall.Longest()))
 }
 
-// stalled says why no step comes for long, and ends the process that it is because of, where another takes its
-// place.
+// stalled says why no step comes for long, and ends the process that it is because of, where another takes its place.
 func (w *watch) stalled() {
 	w.mu.Lock()
 	remedy := w.stall.Look(w.now())
@@ -216,8 +214,7 @@ func (r *Run) prepareUntil(ctx context.Context) error {
 	return exit.With(errors.New("stopped "+what), exit.Interrupted)
 }
 
-// openingWaits is what the opening run reads and for how long it has waited for an answer, 0 if it waits for
-// none.
+// openingWaits is what the opening run reads and for how long it has waited for an answer, 0 if it waits for none.
 func openingWaits() (string, time.Duration) {
 	reads := store.Waits()
 	if len(reads) == 0 {

@@ -18,8 +18,7 @@ type Width struct {
 
 // Sizer is a Fleet that places processes by the memory that they need.
 type Sizer interface {
-	// Widths takes in with how many replicas the run can do, the most first, beginning with those that it
-	// has.
+	// Widths takes in with how many replicas the run can do, the most first, beginning with those that it has.
 	Widths(all []Width)
 }
 

@@ -25,8 +25,8 @@ var refused = []uint32{unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROC
 // is read-only, and others know no namespaces.
 var families = []uint32{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 
-// Places in what a filter reads of a call (struct seccomp_data of linux/seccomp.h), of machines whose first byte is the
-// lowest.
+// Places in what a filter reads of a call (struct seccomp_data of linux/seccomp.h), of machines whose first byte
+// is the lowest.
 const (
 	atCall, atArch, atFirst = 0, 4, 16
 	refuse                  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)

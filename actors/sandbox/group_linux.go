@@ -59,8 +59,7 @@ func groupOf(l Limits, root, own string) *group {
 	return g
 }
 
-// make makes a folder of a group and writes its bounds: the first of them has to be there, further ones may
-// be.
+// make makes a folder of a group and writes its bounds: the first of them has to be there, further ones may be.
 func (g *group) make(dir string, bounds ...string) {
 	if os.Mkdir(dir, 0o755) != nil {
 		return // it is not this process's

@@ -110,8 +110,8 @@ var hidden = []string{"/tmp", "/run", "/var/run"}
 var system = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "opt", "dev", "proc", "sys", "nix",
 	"gnu", "snap", "tmp", "run"}
 
-// hiding are the folders that a sandbox has empty: of a program that has nothing to do with the caller's folder all but
-// the system's.
+// hiding are the folders that a sandbox has empty: of a program that has nothing to do with the caller's folder all
+// but the system's.
 func hiding(l Limits) []string {
 	out := slices.Clone(hidden)
 	if l.Here {
@@ -168,8 +168,8 @@ func shown(folder string, words, hidden []string) (out []string) {
 	return out
 }
 
-// Command is a program that will run in a sandbox, in an empty folder or where the caller is; all of it ends with the
-// context.
+// Command is a program that will run in a sandbox, in an empty folder or where the caller is;
+// all of it ends with the context.
 func Command(ctx context.Context, l Limits, words ...string) (*Cmd, error) {
 	if len(words) == 0 {
 		return nil, errors.New("sandbox: there is no program")

@@ -72,10 +72,9 @@ func parseToken(s string) (p dataset.Position, err error) {
 	return p, nil
 }
 
-// ServeHTTP answers GET / with the form of the batches as JSON, and GET /batch?token=…&rank=…&of=… with an
-// Arrow IPC stream of one record batch, a row of it a row of the batch; its schema's metadata has the token
-// of the next step. 400 is a request that can never be answered, 404 a place that there is not, 410 the end
-// of the data.
+// ServeHTTP answers GET / with the form of the batches as JSON, and GET /batch?token=…&rank=…&of=… with an Arrow IPC
+// stream of one record batch, a row of it a row of the batch; its schema's metadata has the token of the next step.
+// 400 is a request that can never be answered, 404 a place that there is not, 410 the end of the data.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodGet:

@@ -152,8 +152,7 @@ func TestShares(t *testing.T) {
 	require.Equal(t, []int64{0}, c.made, "a step is made once for all that ask")
 }
 
-// A client goes on by its token: with another server, with a step that it has had, and with one that is no
-// longer kept.
+// A client goes on by its token: with another server, with a step that it has had, and with one that is no longer kept.
 func TestTokens(t *testing.T) {
 	c, url := serve(t)
 	tokens, want := []string{""}, [][]row{}

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Caches of huggingface_hub keep a repository in models--OWNER--NAME: its files in blobs, a directory of
-// links to them a commit in snapshots, and the commit of a branch in refs
-// (https://huggingface.co/docs/huggingface_hub/guides/manage-cache).
+// Caches of huggingface_hub keep a repository in models--OWNER--NAME: its files in blobs,
+// a directory of links to them a commit in snapshots, and the commit of a branch
+// in refs (https://huggingface.co/docs/huggingface_hub/guides/manage-cache).
 
 var repoName = regexp.MustCompile(`^([A-Za-z0-9][\w.-]*)/([A-Za-z0-9][\w.-]*?)(?:@([\w./-]+))?$`)
 
@@ -39,8 +39,8 @@ func Resolve(path string, getenv func(string) string) (string, error) {
 	return snapshot(dir, m[1]+"/"+m[2], m[3])
 }
 
-// Absent says of a path that is not there, and may be the name of a repository, how it could be had; "" for
-// other paths.
+// Absent says of a path that is not there, and may be the name of a repository, how it could be had;
+// "" for other paths.
 func Absent(path string, getenv func(string) string) string {
 	m := repoName.FindStringSubmatch(path)
 	if m == nil {
@@ -51,8 +51,8 @@ func Absent(path string, getenv func(string) string) string {
 		"after `hf auth login`)", path, cache(getenv), m[1], m[2])
 }
 
-// Partial says of a directory in the cache, which lacks a file, how the rest of it is fetched; "" for other
-// directories.
+// Partial says of a directory in the cache, which lacks a file, how the rest of it is fetched;
+// "" for other directories.
 func Partial(dir string) string {
 	repo := RepoOf(dir)
 	if repo == "" {

@@ -64,9 +64,8 @@ type Family struct {
 	Write func(m Values, out map[string]any) // the same of writing; may be nil
 }
 
-// AnyAct lets files of a family name the activation of its MLPs, unless that is fixed, its code is no part
-// of transformers, or the activation is that of experts or of linear attention as well, which have one
-// alone.
+// AnyAct lets files of a family name the activation of its MLPs, unless that is fixed, its code is no part of
+// transformers, or the activation is that of experts or of linear attention as well, which have one alone.
 func (f Family) AnyAct() Family {
 	one := func(key string) bool {
 		return key == "hidden_act" || key == "num_experts" || key == "linear_num_key_heads"
@@ -115,8 +114,7 @@ type Sink interface {
 	// Optional says whether a key below model.overrides is one that only some families have, and the value
 	// of the others.
 	Optional(key string) (value string, some bool)
-	// Type is the type of such a key, as integer, number, boolean, string or list of …; "" if there is no
-	// such key.
+	// Type is the type of such a key, as integer, number, boolean, string or list of …; "" if there is no such key.
 	Type(key string) string
 }
 

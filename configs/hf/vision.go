@@ -27,9 +27,8 @@ type Composed struct {
 
 	// of families with several towers, by model_type of vision_config
 	Kinds map[string]TowerKeys
-	// tie_word_embeddings: transformers heeds that of the top level; with EitherTies true in text_config
-	// counts too, and Tied, as JSON, is what holds where the top level does not say, "" for what text_config
-	// says
+	// tie_word_embeddings: transformers heeds that of the top level; with EitherTies true in text_config counts too,
+	// and Tied, as JSON, is what holds where the top level does not say, "" for what text_config says
 	EitherTies bool
 	Tied       string
 	Top        map[string]string // further keys of the top level, ours or "" for those that rest reads
@@ -72,8 +71,7 @@ func Has(modelType, decoder, key string) bool {
 // ComposedFamilies are the composed families by model_type.
 var ComposedFamilies = map[string]Composed{}
 
-// composedIdle are keys of vision_config and of the top level that say nothing about the arithmetic of
-// training.
+// composedIdle are keys of vision_config and of the top level that say nothing about the arithmetic of training.
 var composedIdle = source.Set("model_type", "initializer_range", "attention_dropout", "hidden_dropout_prob",
 	"projection_dropout", "use_mean_pooling", "drop_path_rate", "vision_end_token_id", "vision_token_id",
 	"image_seq_length", "dtype", "torch_dtype", "transformers_version", "architectures", "vision_feature_layer",
@@ -150,8 +148,7 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 // own says whether the file is of a family's own code, whose decoder says alone whether embeddings are tied.
 func (d *Decoder) own() bool { return d.inside == "llm_config." }
 
-// topKeys enters the keys of the top level; where the file is flat, those that it does not know are the
-// decoder's.
+// topKeys enters the keys of the top level; where the file is flat, those that it does not know are the decoder's.
 func (d *Decoder) topKeys(c Composed, raw, text map[string]json.RawMessage, flat bool) (unread []string) {
 	top := map[string]string{"image_token_id": "vision.image_token_id", "video_token_id": "vision.video_token_id",
 		"vision_start_token_id": "vision.vision_start_token_id", "projector_hidden_act": "vision.projector_hidden_act"}

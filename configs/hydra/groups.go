@@ -146,8 +146,7 @@ func (h *Composition) finishGroups(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return taken[arg] })
 }
 
-// unmatched includes the file of a choice that adds a group. Any other is a fault: no file includes its
-// group.
+// unmatched includes the file of a choice that adds a group. Any other is a fault: no file includes its group.
 func (h *Composition) unmatched(c *choice) {
 	info, err := os.Stat(c.dir)
 	switch {

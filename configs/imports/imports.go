@@ -17,8 +17,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-// Difference is a key of the other tool that is not taken over as it is, or a setting that only the user
-// knows.
+// Difference is a key of the other tool that is not taken over as it is, or a setting that only the user knows.
 type Difference struct {
 	Key   string `json:"key"`   // theirs
 	Value string `json:"value"` // theirs, "" where it was not given

@@ -92,10 +92,9 @@ func says(args []string, key string) bool {
 	})
 }
 
-// Embodied makes of a command line of LoongForge's trainer of policies one of this program's, with notes
-// of what is otherwise here; other command lines are given back as they are. A policy that there is none
-// of here is the only fault of its line: what else it says is about that. dp is plan.dp as a run file or the
-// environment says it, "" for neither.
+// Embodied makes of a command line of LoongForge's trainer of policies one of this program's, with notes of what is
+// otherwise here; other command lines are given back as they are. A policy that there is none of here is the only fault
+// of its line: what else it says is about that. dp is plan.dp as a run file or the environment says it, "" for neither.
 func Embodied(args []string, dp string) (out, notes []string, faults []Fault) {
 	if !slices.ContainsFunc(args, func(a string) bool {
 		name, _, _ := strings.Cut(a, "=")

@@ -16,8 +16,7 @@ var Differs = map[string]map[string]string{
 	"qwen3-4b":     {"tie_word_embeddings": "false"},
 }
 
-// Adapted are names that mean low-rank additions to another: the settings of the file that such a name
-// stands for.
+// Adapted are names that mean low-rank additions to another: the settings of the file that such a name stands for.
 var Adapted = map[string]struct {
 	Model    string
 	Settings map[string]string

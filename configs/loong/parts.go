@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Overrides of the parts of a model that no LoongForge file describes: launch scripts give --model-name with
-// +model.image_encoder.freeze=True.
+// Overrides of the parts of a model that no LoongForge file describes: launch scripts
+// give --model-name with +model.image_encoder.freeze=True.
 
 // partNames are the parts of composed models.
 var partNames = []string{"foundation", "image_encoder", "image_projector"}

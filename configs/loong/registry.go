@@ -11,16 +11,14 @@ import (
 // Decoder is a class of language models: the last word of _target_.
 type Decoder struct {
 	Class string
-	// name of the convert_file of models whose weights have other names than the class's usual ones, "" for
-	// any other
+	// name of the convert_file of models whose weights have other names than the class's usual ones, "" for any other
 	Convert string
 	Mixed   bool   // of the class's models those with num_experts
 	Family  string // our model_type
 	// Preset are our keys that the class has without saying so
 	Preset map[string]string
 	Alone  bool // it does not stand behind an encoder
-	// Tokens are our keys of token ids of images in the vocabulary, for a pair of one's own; nil if there
-	// are none.
+	// Tokens are our keys of token ids of images in the vocabulary, for a pair of one's own; nil if there are none.
 	Tokens map[string]string
 	// Keys are names that the class gives its own meaning: keys of ours, "" for those without one; Only are
 	// values, as text, of keys that it has one way alone.
@@ -28,8 +26,7 @@ type Decoder struct {
 	Only map[string][]string
 	// Derive gives keys of ours that follow from others of a file, by the text of a key; nil for none
 	Derive func(text func(name ...string) string) map[string]string
-	// Dynamic is the factor of the dynamic rotary embedding by the base, where the class has one; nil for
-	// none.
+	// Dynamic is the factor of the dynamic rotary embedding by the base, where the class has one; nil for none.
 	Dynamic func(base string) string
 }
 
@@ -98,8 +95,7 @@ func RegisterComposition(c Composition) {
 	compositions[c.Name] = c
 }
 
-// LossWeight is the train.loss_weight with which LoongForge fine-tunes models of a family, "" for the usual
-// one.
+// LossWeight is the train.loss_weight with which LoongForge fine-tunes models of a family, "" for the usual one.
 func LossWeight(family string) string {
 	for _, name := range source.SortedKeys(compositions) {
 		if compositions[name].Family == family {

@@ -30,8 +30,8 @@ var visionKeys = map[string]string{
 	"original_num_attention_heads": "num_heads",
 }
 
-// partIdle are keys of encoders and projectors with no meaning here besides those of decoderIdle and
-// megatron.IdleFlags.
+// partIdle are keys of encoders and projectors with no meaning here besides those of
+// decoderIdle and megatron.IdleFlags.
 var partIdle = source.Set("convert_file", "rotary_interleaved", "sequence_parallel", "pipeline_model_parallel_size",
 	"context_parallel_size", "expert_model_parallel_size", "rotary_base", "rotary_percent",
 	"add_position_embedding", "make_vocab_size_divisible_by", "recompute_method", "recompute_num_layers",

@@ -40,8 +40,7 @@ var IdleFlags = source.Set(
 	"dataloader-save",
 	"no-create-attention-mask-in-dataloader", "use-fast-tokenizer", "packing-buffer-size", "sft-sort-batch",
 	"variable-seq-lengths", "use-fixed-seq-lengths", "no-mmap-bin-files",
-	// images: sizes, tiles and frames are those of data.processor's files, conversations those of
-	// data.template
+	// images: sizes, tiles and frames are those of data.processor's files, conversations those of data.template
 	"min-pixels", "max-pixels", "frame-min-pixels", "frame-max-pixels", "video-max-pixels", "fps",
 	"fps-min-frames", "fps-max-frames",
 	"image-resolution", "min-num-frame", "max-num-frame", "dynamic-image-size", "min-dynamic-patch",

@@ -48,8 +48,7 @@ func Faults(err error) []*Error {
 	return nil
 }
 
-// DidYouMean returns `did you mean "x"?` for the nearest of known within a third of the word's length, else
-// "".
+// DidYouMean returns `did you mean "x"?` for the nearest of known within a third of the word's length, else "".
 func DidYouMean(word string, known []string) string {
 	best, dist := "", len(word)/3+1
 	for _, k := range known {

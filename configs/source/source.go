@@ -1,6 +1,5 @@
-// Package source has what every reader of settings needs: values with the place where they were given,
-// faults that name the place, and YAML with lines. A reader enters what it finds into a Sink, by our names
-// of keys.
+// Package source has what every reader of settings needs: values with the place where they were given, faults that name
+// the place, and YAML with lines. A reader enters what it finds into a Sink, by our names of keys.
 package source
 
 import (

@@ -23,8 +23,7 @@ type AnnotationOptions struct {
 	MaxSize  int64  // bytes of files of a shard, after which the next begins; 0 means 3e9
 	Media    string // "image", "video" or "mix"; "" means "image"
 	Messages string // key of the messages; "" means "messages"
-	// SampleType names the type written in dataset.yaml; types that are not known are written as raw
-	// samples.
+	// SampleType names the type written in dataset.yaml; types that are not known are written as raw samples.
 	SampleType string
 	Tags       dataset.Tags // names of keys and roles in the annotations that are not the usual ones
 

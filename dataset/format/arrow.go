@@ -196,8 +196,7 @@ func (a *arrowFile) findFooter() error {
 	return nil
 }
 
-// message reads the frame and the description of the message at a place; its kind is 0 behind the last
-// one.
+// message reads the frame and the description of the message at a place; its kind is 0 behind the last one.
 func (a *arrowFile) message(at int64) (m arrowMessage, err error) {
 	var head [8]byte
 	if a.last > 0 && at >= a.last {
@@ -297,8 +296,7 @@ func (m *arrowMessage) checkRows(batch *fb.Table) error {
 // section reads a message.
 func (a *arrowFile) section(m arrowMessage) io.Reader { return io.NewSectionReader(a.os, m.at, m.size) }
 
-// rows decodes a record batch into one JSON object a row: schema and dictionaries in front make it a
-// stream.
+// rows decodes a record batch into one JSON object a row: schema and dictionaries in front make it a stream.
 func (a *arrowFile) rows(k int) (out [][]byte, err error) {
 	b := a.batches[k]
 	parts := []io.Reader{a.section(a.head)}
@@ -423,8 +421,7 @@ func (p *placed) Seek(offset int64, whence int) (int64, error) {
 	return p.n, nil
 }
 
-// bounded is an allocator that gives no more than a row group may have: the sizes in damaged files are
-// of any size.
+// bounded is an allocator that gives no more than a row group may have: the sizes in damaged files are of any size.
 type bounded struct {
 	memory.Allocator
 	left int
@@ -432,8 +429,7 @@ type bounded struct {
 
 func newBounded() *bounded { return &bounded{memory.NewGoAllocator(), 2 * rowGroupsBytesMax} }
 
-// take counts bytes, and panics where there are too many: the library knows no errors there, and guard
-// makes one of it.
+// take counts bytes, and panics where there are too many: the library knows no errors there, and guard makes one of it.
 func (b *bounded) take(n int) {
 	if b.left -= n; n < 0 || b.left < 0 {
 		panic(fmt.Sprintf("it expands to over %d bytes", 2*rowGroupsBytesMax))

@@ -17,8 +17,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
-// arrowFiles is the folder of bench/golden/arrow_files.py: the small set, or the one that LFACTOR_ARROW
-// names.
+// arrowFiles is the folder of bench/golden/arrow_files.py: the small set, or the one that LFACTOR_ARROW names.
 func arrowFiles() string {
 	if dir := os.Getenv("LFACTOR_ARROW"); dir != "" {
 		return dir
@@ -112,8 +111,7 @@ func TestArrowRefused(t *testing.T) {
 	require.ErrorContains(t, err, `it has no column of texts named "id"; its columns are`)
 }
 
-// Data sets of Lance are refused with the way out, and a folder that only has a folder of such a name is
-// none.
+// Data sets of Lance are refused with the way out, and a folder that only has a folder of such a name is none.
 func TestLance(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "x.lance")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "_versions"), 0o700))
@@ -197,8 +195,7 @@ func TestArrowSavedMissing(t *testing.T) {
 	require.ErrorContains(t, err, `state.json lists "../x.arrow", which is no file of the folder`)
 }
 
-// What lies behind the end of a stream is told, not left out; without a mark a stream ends where its
-// file does.
+// What lies behind the end of a stream is told, not left out; without a mark a stream ends where its file does.
 func TestArrowBehindEnd(t *testing.T) {
 	good, err := os.ReadFile(filepath.Join("testdata", "arrow", "saved", "data-00000-of-00002.arrow"))
 	require.NoError(t, err)

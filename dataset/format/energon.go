@@ -157,8 +157,7 @@ func (e *Energon) readSplits(names []string) error {
 	return nil
 }
 
-// readInfo reads the counts of samples per shard. The file may be absent, since older data sets
-// have none.
+// readInfo reads the counts of samples per shard. The file may be absent, since older data sets have none.
 func (e *Energon) readInfo() error {
 	var raw struct {
 		Version string           `yaml:"energon_version"`

@@ -112,8 +112,7 @@ type metaFuzz struct {
 	inners int
 }
 
-// sets writes data sets of 37, 100 and 8 samples in two shards each, with a second split and a second
-// description.
+// sets writes data sets of 37, 100 and 8 samples in two shards each, with a second split and a second description.
 func (g *metaFuzz) sets(t *testing.T) {
 	for name, n := range map[string]int{"a": 37, "b": 100, "c": 8} {
 		require.NoError(t, os.Mkdir(filepath.Join(g.dir, name), 0o755))
@@ -136,8 +135,8 @@ func (g *metaFuzz) sets(t *testing.T) {
 	}
 }
 
-// joinable writes sets whose samples are joined: questions, and images for most of them, one of each of which has no
-// question.
+// joinable writes sets whose samples are joined: questions, and images for most of them, one of each of which
+// has no question.
 func (g *metaFuzz) joinable(t *testing.T) {
 	keys := []string{"extra"}
 	for i := range 40 {

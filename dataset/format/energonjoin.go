@@ -29,11 +29,9 @@ const (
 	joinNone  = "none"  // it has nothing of this data set
 )
 
-// joiner is how the samples of a key become one. Without a class, which Energon does not have,
-// their files are put
-// together. A class is one of Energon's own, whose fields are taken from those of the samples, the
-// last that has
-// one; functions and classes of other modules are code in Python.
+// joiner is how the samples of a key become one. Without a class, which Energon does not have, their files are put
+// together. A class is one of Energon's own, whose fields are taken from those of the samples, the last that has one;
+// functions and classes of other modules are code in Python.
 type joiner struct {
 	Module   string `yaml:"__module__"`
 	Class    string `yaml:"__class__"`

@@ -62,9 +62,8 @@ func joinedOf(t *testing.T, dir, text string) (out []string, err error) {
 	return out, nil
 }
 
-// Samples of several data sets are joined by key as Energon's documentation has it: those of the
-// first, in its
-// order, without those that a set lacks which skips them.
+// Samples of several data sets are joined by key as Energon's documentation has it: those of the first, in its order,
+// without those that a set lacks which skips them.
 func TestJoin(t *testing.T) {
 	dir := t.TempDir()
 	joinSets(t, dir, map[string]string{"ds1": "s1 s2 s3 s5 s6", "ds2": "s1 s3 s4 s6 s7",

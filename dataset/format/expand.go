@@ -103,8 +103,7 @@ func isCompressed(f io.ReaderAt) (bool, error) {
 	return c != nil, err
 }
 
-// expansion is the expanded content of a compressed file. Its errors are io.EOF, *streamError, or those of
-// the file.
+// expansion is the expanded content of a compressed file. Its errors are io.EOF, *streamError, or those of the file.
 type expansion struct {
 	raw   *trackedReader
 	out   io.Reader
@@ -127,8 +126,7 @@ func (r *trackedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// expand opens the content of a compressed file of a size in bytes. The file is read by offset and may be
-// shared.
+// expand opens the content of a compressed file of a size in bytes. The file is read by offset and may be shared.
 func expand(f io.ReaderAt, size int64) (*expansion, error) {
 	raw := &trackedReader{in: io.NewSectionReader(f, 0, size)}
 	x := &expansion{raw: raw, close: func() {}, left: max(expandFree, expandRatioMax*size)}
@@ -205,9 +203,8 @@ func (f *forward) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// spill is a compressed shard's content in a file without a name, made at the first read, since samples are
-// read in any order. All spills of the process share a budget of disk; one that had to go is made again when
-// it is next read.
+// spill is a compressed shard's content in a file without a name, made at the first read, since samples are read in any
+// order. All spills of the process share a budget of disk; one that had to go is made again when it is next read.
 type spill struct {
 	mu   sync.RWMutex
 	file *os.File
@@ -218,8 +215,7 @@ type spill struct {
 	members bool
 }
 
-// ReadAt implements io.ReaderAt while readAt runs. It gives the damage at the end of content that is not
-// whole.
+// ReadAt implements io.ReaderAt while readAt runs. It gives the damage at the end of content that is not whole.
 func (s *spill) ReadAt(p []byte, at int64) (int, error) {
 	n, err := s.file.ReadAt(p, at)
 	if err == io.EOF && s.damage != nil {

@@ -16,9 +16,8 @@ type TokenNames interface {
 	Fingerprint() string
 }
 
-// ProcessorExpander is the dataset.MediaExpander of a model's own processor: as many of the model's image or
-// video tokens as the processor says, between its frame tokens where the processor, and not the chat
-// template, writes them.
+// ProcessorExpander is the dataset.MediaExpander of a model's own processor: as many of the model's image or video
+// tokens as the processor says, between its frame tokens where the processor, and not the chat template, writes them.
 type ProcessorExpander struct {
 	processor *media.Processor
 	marks     map[dataset.MediaKind]int32

@@ -86,8 +86,7 @@ func TestRoundTripClaims(t *testing.T) {
 	}
 }
 
-// Documents of many files together, each broken in its own way, are quarantined with their places; the rest
-// is read.
+// Documents of many files together, each broken in its own way, are quarantined with their places; the rest is read.
 func TestBadDocuments(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {

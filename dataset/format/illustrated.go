@@ -23,8 +23,7 @@ func openIllustrated(path, shape string, o dataset.Options) (dataset.Source, err
 // IsRecords says whether a path names a file of JSON or Parquet records.
 func IsRecords(path string) bool { return isJSON(path) || HasSuffix(path, ".parquet") }
 
-// withSystem puts the text of the system's own key in front of an entry's messages, in the words of its
-// tags.
+// withSystem puts the text of the system's own key in front of an entry's messages, in the words of its tags.
 func (e *annotation) withSystem(messages json.RawMessage) (json.RawMessage, error) {
 	t := e.w.Tags
 	raw := e.members[t.SystemKey]

@@ -17,8 +17,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
-// gemmaImages are the expander of Gemma 3's processor and a tokenizer that has its marks, but for those left
-// out.
+// gemmaImages are the expander of Gemma 3's processor and a tokenizer that has its marks, but for those left out.
 func gemmaImages(t *testing.T, without string) (*ProcessorExpander, *token.Tokenizer, error) {
 	b, err := os.ReadFile(filepath.Join("testdata", "videotext", "qwen.tokenizer.json"))
 	require.NoError(t, err)
@@ -55,9 +54,8 @@ func gemmaImages(t *testing.T, without string) (*ProcessorExpander, *token.Token
 	return x, tok, err
 }
 
-// TestImageText: text that belongs to an image is part of the conversation before it is cut into tokens, so
-// that line breaks join those of the template as in transformers' processor; features take the places of the
-// soft tokens alone.
+// TestImageText: text that belongs to an image is part of the conversation before it is cut into tokens, so that line
+// breaks join those of the template as in transformers' processor; features take the places of the soft tokens alone.
 func TestImageText(t *testing.T) {
 	x, tok, err := gemmaImages(t, "")
 	require.NoError(t, err)

@@ -69,9 +69,8 @@ func (x *index) close() error {
 // scan finds the records of a file and gives each to yield, in order.
 type scan func(r *bufio.Reader, yield func(span) error) error
 
-// buildIndex returns the index of a file, from dir if an earlier run left it there for this very file and
-// kind of scan. With dir "" it is built in memory, 16 bytes a record, or in a file without a name where there
-// are many.
+// buildIndex returns the index of a file, from dir if an earlier run left it there for this very file and kind of scan.
+// With dir "" it is built in memory, 16 bytes a record, or in a file without a name where there are many.
 func buildIndex(f store.File, kind string, find scan, dir string) (*index, error) {
 	if dir == "" {
 		return heldIndex(f, find, indexHeldMax)

@@ -40,8 +40,7 @@ type texts struct {
 	name, key string
 }
 
-// newTexts makes a source of texts from records; the text is under the key "text" unless another is
-// given.
+// newTexts makes a source of texts from records; the text is under the key "text" unless another is given.
 func newTexts(name string, r Records, o dataset.Options) *texts {
 	if o.TextKey == "" {
 		o.TextKey = "text"

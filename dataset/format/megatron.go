@@ -16,11 +16,10 @@ import (
 )
 
 // Megatron-LM's indexed data: PREFIX.bin holds token ids one after the other, PREFIX.idx the lengths and
-// places of sequences and which sequences make a document. Layout of the index, little endian:
-// "MMIDIDX\0\0", version 1 (uint64), type of ids (uint8), sequences and document bounds (uint64 each),
-// lengths (int32 each), byte offsets (int64 each), document bounds (int64 each, from 0 to the number of
-// sequences), and, for multimodal data, a mode (int8) each. Source: Megatron-LM,
-// megatron/core/datasets/indexed_dataset.py.
+// places of sequences and which sequences make a document. Layout of the index, little endian: "MMIDIDX\0\0",
+// version 1 (uint64), type of ids (uint8), sequences and document bounds (uint64 each), lengths (int32 each),
+// byte offsets (int64 each), document bounds (int64 each, from 0 to the number of sequences), and, for multimodal data,
+// a mode (int8) each. Source: Megatron-LM, megatron/core/datasets/indexed_dataset.py.
 var _ = dataset.Register(dataset.Format{
 	Name: "megatron",
 	Doc:  "Megatron-LM's token ids, PREFIX.bin and PREFIX.idx; the path is the prefix",
@@ -75,8 +74,7 @@ var idTypes = map[byte]idType{
 	8: {8, 2, func(b []byte) int64 { return int64(binary.LittleEndian.Uint16(b)) }},
 }
 
-// indexed is an open pair of files. It reads what it needs of the index for each document, so it takes no
-// memory.
+// indexed is an open pair of files. It reads what it needs of the index for each document, so it takes no memory.
 type indexed struct {
 	prefix   string
 	idx, bin *os.File
@@ -143,8 +141,7 @@ func (x *indexed) load(full bool) error {
 	return err
 }
 
-// readSizes reads and checks the header: the counts must fit the file, so that nothing is allocated on a
-// lie.
+// readSizes reads and checks the header: the counts must fit the file, so that nothing is allocated on a lie.
 func readSizes(r io.ReaderAt, size int64) (s indexedSizes, err error) {
 	h := make([]byte, indexedHeader)
 	if _, err := r.ReadAt(h, 0); err != nil || string(h[:len(indexedMagic)]) != indexedMagic {
@@ -253,8 +250,7 @@ func (x *indexed) sequences(i int64) (lengths, offsets []int64, err error) {
 	return lengths, offsets, nil
 }
 
-// Sizes implements dataset.Sized. A document whose place in the files is wrong, or that is too large, has
-// none.
+// Sizes implements dataset.Sized. A document whose place in the files is wrong, or that is too large, has none.
 func (x *indexed) Sizes(from int64, out []int64) error {
 	bounds, err := x.ints(indexedHeader+12*x.header.sequences+8*from, int64(len(out))+1, 8)
 	if err != nil {
@@ -325,8 +321,7 @@ func (x *indexed) ints(at, n, size int64) ([]int64, error) {
 	return out, nil
 }
 
-// IndexedWriter writes Megatron-LM's indexed data. Lengths are kept in memory, 4 bytes a sequence, until
-// Close.
+// IndexedWriter writes Megatron-LM's indexed data. Lengths are kept in memory, 4 bytes a sequence, until Close.
 type IndexedWriter struct {
 	prefix  string
 	typ     idType

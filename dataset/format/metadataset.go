@@ -15,9 +15,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
-// Megatron-Energon's metadatasets: a YAML file that blends data sets by weights, or by repetitions, or joins
-// them end to end. Versions 1 ("Metadataset") and 2 ("MetadatasetV2"). Source: megatron-energon 7.4.1,
-// metadataset.
+// Megatron-Energon's metadatasets: a YAML file that blends data sets by weights, or by repetitions, or joins them end
+// to end. Versions 1 ("Metadataset") and 2 ("MetadatasetV2"). Source: megatron-energon 7.4.1, metadataset.
 var _ = dataset.Register(dataset.Format{
 	Name: "metadataset",
 	Doc:  "Megatron-Energon's metadatasets: a YAML file that blends data sets",

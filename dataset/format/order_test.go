@@ -15,9 +15,8 @@ import (
 // unsized hides that a source knows its documents' sizes.
 type unsized struct{ dataset.Source }
 
-// stepLosses are the mean losses of the steps of one pass, of a model that knows how frequent each token is
-// and nothing else. The last steps are left out: what remains of documents is joined there, with few to
-// join.
+// stepLosses are the mean losses of the steps of one pass, of a model that knows how frequent each token is and nothing
+// else. The last steps are left out: what remains of documents is joined there, with few to join.
 func stepLosses(t *testing.T, src dataset.Source, tok *token.Tokenizer, shuffle int,
 	seed uint64) (out []float64) {
 	t.Helper()

@@ -8,9 +8,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// PairEncoder makes two samples of a pair of answers, the chosen one first: the dataset.SampleEncoder of
-// losses over pairs. Each sample says in a medium of the kind dataset.Answer which of its tokens are the
-// answer.
+// PairEncoder makes two samples of a pair of answers, the chosen one first: the dataset.SampleEncoder of losses over
+// pairs. Each sample says in a medium of the kind dataset.Answer which of its tokens are the answer.
 type PairEncoder struct {
 	Chat   dataset.ChatEncoder // nil where there is no template
 	Text   dataset.Encoder

@@ -101,8 +101,7 @@ func openParquet(path string, o dataset.Options) (p *parquetFile, err error) {
 	return p, nil
 }
 
-// load reads the metadata. A row group that would not fit into memory is refused here and not in
-// the middle of a run.
+// load reads the metadata. A row group that would not fit into memory is refused here and not in the middle of a run.
 func (p *parquetFile) load(full bool) error {
 	var err error
 	if p.print, err = FingerprintFile(p.os, p.os.Size(), full); err != nil {

@@ -102,8 +102,7 @@ func (p *parquetFile) withOverlay(k int, use func(parquet.RowGroup) error) (err 
 	return use(f.RowGroups()[0])
 }
 
-// relocate says of a chunk that it lies at a place and is not compressed, the first so many bytes of it a
-// dictionary.
+// relocate says of a chunk that it lies at a place and is not compressed, the first so many bytes of it a dictionary.
 func relocate(c *format.ColumnChunk, at, size, dictionary int64) {
 	m := &c.MetaData
 	m.Codec = format.Uncompressed
@@ -115,8 +114,8 @@ func relocate(c *format.ColumnChunk, at, size, dictionary int64) {
 	c.OffsetIndexOffset, c.OffsetIndexLength, c.ColumnIndexOffset, c.ColumnIndexLength = 0, 0, 0, 0
 }
 
-// plainPages returns the pages of a column's chunk as they would be without compression and runs of booleans, and how many bytes of them are a
-// dictionary.
+// plainPages returns the pages of a column's chunk as they would be without compression and runs of booleans,
+// and how many bytes of them are a dictionary.
 func (p *parquetFile) plainPages(c *format.ColumnChunk, column int) (out []byte, dictionary int64, err error) {
 	m := &c.MetaData
 	at := m.DataPageOffset
@@ -169,8 +168,8 @@ func (p *parquetFile) plainPages(c *format.ColumnChunk, column int) (out []byte,
 // lz4RatioMax is the most bytes that a byte of LZ4 stands for.
 const lz4RatioMax = 255
 
-// plainPage expands a page, and says so in its header. Levels in front of the values of a page of version 2 are
-// never compressed.
+// plainPage expands a page, and says so in its header. Levels in front of the values of a page of version 2
+// are never compressed.
 func plainPage(h *format.PageHeader, b []byte, codec format.CompressionCodec) ([]byte, error) {
 	if h.CRC != 0 && uint32(h.CRC) != crc32.ChecksumIEEE(b) {
 		return nil, errors.New("its checksum is another one")

@@ -10,9 +10,9 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// Pairs of answers: {"prompt", "chosen", "rejected"} as texts or as lists of messages; with the prompt in
-// both answers, as HH-RLHF and UltraFeedback have it; or OpenAI's {"input": {"messages"},
-// "preferred_output", "non_preferred_output"}.
+// Pairs of answers: {"prompt", "chosen", "rejected"} as texts or as lists of messages;
+// with the prompt in both answers, as HH-RLHF and UltraFeedback have it; or OpenAI's {"input":
+// {"messages"}, "preferred_output", "non_preferred_output"}.
 // In the words of the field: preference data.
 var _ = dataset.Register(ofRecords("preference",
 	"pairs of answers as {prompt, chosen, rejected}, of which one is preferred", dataset.KindPairs,

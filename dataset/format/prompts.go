@@ -9,8 +9,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// Prompts to which a run draws answers: {"prompt": text or messages, …}, with further columns for rewards,
-// as "answer".
+// Prompts to which a run draws answers: {"prompt": text or messages, …}, with further columns for rewards, as "answer".
 var _ = dataset.Register(ofRecords("prompts",
 	"prompts as {prompt, answer, …}, to which a run draws answers that a reward judges", dataset.KindPrompts,
 	"prompts.jsonl", func(r Records, name string) dataset.Source { return &prompts{r, name} }))

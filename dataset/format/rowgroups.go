@@ -15,8 +15,7 @@ import (
 // rowGroupsBytesMax is how much of a file's decoded row groups is kept.
 const rowGroupsBytesMax = 512 << 20
 
-// rowGroups gives the rows of a table's file as bytes, decoding a group of rows at a time; the last ones used are
-// kept.
+// rowGroups gives the rows of a table's file as bytes, decoding a group of rows at a time; the last ones used are kept.
 type rowGroups struct {
 	os     store.File
 	print  string

@@ -80,9 +80,8 @@ func (p *parquetFile) objectsOf(g parquet.RowGroup, schema *parquet.Schema) (out
 	}
 }
 
-// rowJSON writes a row as a JSON object. A row is its leaf columns' values with repetition and definition
-// levels (Melnik et al., "Dremel", VLDB 2010); a value of a level below an optional or repeated node's own
-// is its absence.
+// rowJSON writes a row as a JSON object. A row is its leaf columns' values with repetition and definition levels
+// (Melnik et al., "Dremel", VLDB 2010); a value of a level below an optional or repeated node's own is its absence.
 func rowJSON(schema *parquet.Schema, leaves []leafWriter, row parquet.Row) []byte {
 	columns := make([][]parquet.Value, len(schema.Columns()))
 	row.Range(func(i int, values []parquet.Value) bool {
@@ -100,8 +99,7 @@ type rowWriter struct {
 	leaves []leafWriter
 }
 
-// node writes one value of a node: its columns' values are all of this instance. rep and def are the levels
-// above it.
+// node writes one value of a node: its columns' values are all of this instance. rep and def are the levels above it.
 func (w *rowWriter) node(n parquet.Field, columns [][]parquet.Value, rep, def int) {
 	if n.Optional() {
 		if def++; absent(columns, def) {
@@ -208,8 +206,7 @@ func splitAt(columns [][]parquet.Value, rep int) [][][]parquet.Value {
 	return out
 }
 
-// group writes the fields of a group as a JSON object; each field takes as many columns as it has
-// leaves.
+// group writes the fields of a group as a JSON object; each field takes as many columns as it has leaves.
 func (w *rowWriter) group(n parquet.Node, columns [][]parquet.Value, rep, def int) {
 	w.out.WriteByte('{')
 	for i, f := range n.Fields() {

@@ -108,8 +108,7 @@ func textOrList(raw json.RawMessage) (out []string, err error) {
 	return out, json.Unmarshal(raw, &out)
 }
 
-// readPackedChat reads several conversations that were packed into one sample, each with its own
-// media and tools.
+// readPackedChat reads several conversations that were packed into one sample, each with its own media and tools.
 func readPackedChat(s *sampleJSON) ([]Conversation, error) {
 	var list []json.RawMessage
 	if err := s.get("messages", &list); err != nil {

@@ -30,9 +30,8 @@ var memberName = regexp.MustCompile(`^((?:.*/|)[^.]+)[.]([^/]*)$`)
 // memberMeta matches the names that webdataset skips: folders and files in double underscores.
 var memberMeta = regexp.MustCompile(`^__[^/]*__($|/)`)
 
-// splitName returns the key and the lower-case extension of a member's name, and false for a name that
-// webdataset skips. Source: webdataset 1.0.2, tariterators.py, base_plus_ext, group_by_keys and
-// tar_file_iterator.
+// splitName returns the key and the lower-case extension of a member's name, and false for a name that webdataset
+// skips. Source: webdataset 1.0.2, tariterators.py, base_plus_ext, group_by_keys and tar_file_iterator.
 func splitName(name string) (key, ext string, ok bool) {
 	if strings.HasPrefix(name, "__") && memberMeta.MatchString(name) {
 		return "", "", false
@@ -273,9 +272,8 @@ func parseIdx(b []byte, size int64) (spans []span, ok bool) {
 	return spans, true
 }
 
-// WriteIndex writes the index of an uncompressed shard next to it, as SHARD.idx in Megatron-Energon's form,
-// and returns the number of samples. A later run then opens the shard without a walk over it. A shard that
-// breaks off is an error.
+// WriteIndex writes the index of an uncompressed shard next to it, as SHARD.idx in Megatron-Energon's form, and returns
+// the number of samples. A later run then opens the shard without a walk over it. A shard that breaks off is an error.
 func WriteIndex(shard string) (samples int64, err error) {
 	f, err := os.Open(shard)
 	if err != nil {
@@ -311,8 +309,7 @@ func WriteIndex(shard string) (samples int64, err error) {
 	return int64(len(b)/8 - 1), writeWhole(idxPath(shard), b)
 }
 
-// writeWhole writes a file under another name and renames it when it is whole. Others may write it at the
-// same time.
+// writeWhole writes a file under another name and renames it when it is whole. Others may write it at the same time.
 func writeWhole(path string, b []byte) error {
 	return machine.Replace(path, 0o644, func(out *os.File) error {
 		_, err := io.Copy(out, bytes.NewReader(b))

@@ -15,8 +15,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// ShardWriter writes one webdataset shard. The same samples give the same bytes: times and owners are not
-// recorded.
+// ShardWriter writes one webdataset shard. The same samples give the same bytes: times and owners are not recorded.
 type ShardWriter struct {
 	path string
 	file *os.File // nil for a shard that is written elsewhere

@@ -6,8 +6,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// ShareGPT's shape: {"system": …, "conversations": [{"from": "human", "value": …}, {"from": "gpt", "value":
-// …}]}.
+// ShareGPT's shape: {"system": …, "conversations": [{"from": "human", "value": …}, {"from": "gpt", "value": …}]}.
 var _ = registerChat("sharegpt", `conversations as {"conversations": [{"from", "value"}], "system": …}`,
 	func(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
 		turns, err := c.turns(or(tags.Messages, "conversations"), or(tags.Role, "from"),
@@ -63,8 +62,8 @@ func (c chatRecord) inTurns(turns []dataset.Message, tags dataset.Tags) ([]datas
 	return turns, nil
 }
 
-// withSystem puts the text under a key in front as the system's message, where there is one and no turn is
-// the system's.
+// withSystem puts the text under a key in front as the system's message, where there is one and no turn
+// is the system's.
 func (c chatRecord) withSystem(turns []dataset.Message, key string) ([]dataset.Message, error) {
 	if key == "" || len(turns) > 0 && turns[0].Role == "system" {
 		return turns, nil

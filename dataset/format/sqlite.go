@@ -8,9 +8,8 @@ import (
 	"os"
 )
 
-// sqliteFile writes a SQLite database from rows that come in order: each table and index is a B-tree filled
-// from left to right. Nothing is ever changed or read. Source: the database file format,
-// sqlite.org/fileformat2.html.
+// sqliteFile writes a SQLite database from rows that come in order: each table and index is a B-tree filled from left
+// to right. Nothing is ever changed or read. Source: the database file format, sqlite.org/fileformat2.html.
 type sqliteFile struct {
 	out    *os.File
 	buf    *bufio.Writer
@@ -25,8 +24,7 @@ const (
 	sqliteCellMax = (sqlitePage-12)*64/255 - 23
 )
 
-// createSQLite begins a database file. The first page is left empty, because what it says is known
-// only at the end.
+// createSQLite begins a database file. The first page is left empty, because what it says is known only at the end.
 func createSQLite(path string) (*sqliteFile, error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -37,8 +35,7 @@ func createSQLite(path string) (*sqliteFile, error) {
 	return w, nil
 }
 
-// define enters a table or index whose tree was written. sql is empty for the index that a UNIQUE column
-// brings along.
+// define enters a table or index whose tree was written. sql is empty for the index that a UNIQUE column brings along.
 func (w *sqliteFile) define(kind, name, table string, root uint32, sql string) {
 	var text any = sql
 	if sql == "" {

@@ -38,8 +38,7 @@ func (s *slider) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// get returns n bytes from a place on, fewer with the error that stands behind them. They last until the
-// next call.
+// get returns n bytes from a place on, fewer with the error that stands behind them. They last until the next call.
 func (s *slider) get(at int64, n int) ([]byte, error) {
 	for at+int64(n) > s.base+int64(s.n) && s.err == nil {
 		s.fill(at, n)

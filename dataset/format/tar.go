@@ -200,8 +200,7 @@ func tarNumber(b []byte) (int64, bool) {
 	return n, n < 1<<56
 }
 
-// extension takes what an extension header says into x. One that is too long or unreadable is the next
-// member's fault.
+// extension takes what an extension header says into x. One that is too long or unreadable is the next member's fault.
 func (t *tarReader) extension(m entry, x *extra) error {
 	if m.size > tarExtraMax {
 		x.fault = fmt.Sprintf("its extension header has %d bytes, over the limit of %d", m.size, int64(tarExtraMax))

@@ -185,9 +185,8 @@ func openFiles(name string, paths []string, o dataset.Options) (dataset.Source, 
 	return f, nil
 }
 
-// Files returns a source whose documents are the given files, in their order. A file that is empty, is no
-// UTF-8 or has over limit bytes is a bad document. The fingerprint covers names (without directories) and
-// sizes.
+// Files returns a source whose documents are the given files, in their order. A file that is empty, is no UTF-8 or has
+// over limit bytes is a bad document. The fingerprint covers names (without directories) and sizes.
 func Files(name string, paths []string, limit int64) (dataset.Source, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no files are given")
@@ -220,8 +219,7 @@ func (f *files) Sizes(from int64, out []int64) error {
 	return nil
 }
 
-// Read reads a whole file as a document. An empty or too large one is a bad sample and does not end
-// the run.
+// Read reads a whole file as a document. An empty or too large one is a bad sample and does not end the run.
 func (f *files) Read(i int64) (dataset.Document, error) {
 	d := dataset.Document{Place: dataset.Place{File: f.paths[i]}}
 	info, err := os.Stat(f.paths[i])

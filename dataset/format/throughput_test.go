@@ -148,8 +148,7 @@ func BenchmarkFirstBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkSeekFar resumes at sample 10^8 of an order of 2^40 documents, of all and of windows, up to the
-// first batch.
+// BenchmarkSeekFar resumes at sample 10^8 of an order of 2^40 documents, of all and of windows, up to the first batch.
 func BenchmarkSeekFar(b *testing.B) {
 	for _, window := range []int64{0, 100_000} {
 		b.Run(fmt.Sprint("window=", window), func(b *testing.B) { seekFar(b, window) })

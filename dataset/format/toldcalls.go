@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// toldCalls are the calls of functions in a conversation that are told by their turns' role, as ShareGPT's
-// function_call.
+// toldCalls are the calls of functions in a conversation that are told by their turns' role,
+// as ShareGPT's function_call.
 type toldCalls struct {
 	names    []string
 	answered int

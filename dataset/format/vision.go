@@ -9,9 +9,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// VisionEncoder makes tokens of samples with images and videos: the dataset.SampleEncoder of
-// vision-language models. The chat template writes one mark for each medium; in its place come the tokens
-// that the model's processor says.
+// VisionEncoder makes tokens of samples with images and videos: the dataset.SampleEncoder of vision-language models.
+// The chat template writes one mark for each medium; in its place come the tokens that the model's processor says.
 type VisionEncoder struct {
 	SampleType string // "" tells it from each sample
 	Chat       dataset.ChatEncoder

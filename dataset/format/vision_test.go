@@ -12,8 +12,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
-// Every sample type of LoongForge gives its conversations, its media where the marks are, and what is
-// learnt.
+// Every sample type of LoongForge gives its conversations, its media where the marks are, and what is learnt.
 func TestSampleTypes(t *testing.T) {
 	turns := `[{"role":"user","content":"<image>a<image>"},{"role":"assistant","content":"b"}]`
 	for _, c := range []struct {

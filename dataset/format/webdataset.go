@@ -82,8 +82,7 @@ func (s *shard) Name() string        { return s.file.Name() }
 func (s *shard) Kind() dataset.Kind  { return dataset.KindParts }
 func (s *shard) Fingerprint() string { return s.print }
 
-// Len counts an empty file, which is not a archive, as one sample, which is bad. An archive without samples
-// has none.
+// Len counts an empty file, which is not a archive, as one sample, which is bad. An archive without samples has none.
 func (s *shard) Len() int64 {
 	if s.size == 0 {
 		return 1

@@ -84,8 +84,7 @@ func TestShardBytes(t *testing.T) {
 	require.True(t, bytes.Equal(want, got))
 }
 
-// Compressed shards give the same samples at random places, also when their expanded form left the disk
-// between reads.
+// Compressed shards give the same samples at random places, also when their expanded form left the disk between reads.
 func TestShardCompressed(t *testing.T) {
 	docs := sampleDocs(dataset.KindParts)
 	for _, ext := range []string{".tar.gz", ".tgz", ".tar.zst"} {
@@ -317,8 +316,7 @@ func fixKeys(in []string) []string {
 	return in
 }
 
-// Damaged compressed shards give what lies before the damage; one that expands without end stops within its
-// bound.
+// Damaged compressed shards give what lies before the damage; one that expands without end stops within its bound.
 func TestShardBadCompressed(t *testing.T) {
 	plain := tarOf(t, file("a.txt", 3), file("b.txt", 60_000), file("c.txt", 1))
 	// nothing to compress: damage has its place
@@ -368,8 +366,7 @@ func gzip1000(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// Ten million members take memory for the index alone, and their walk reads each once: shown at a tenth of
-// the size.
+// Ten million members take memory for the index alone, and their walk reads each once: shown at a tenth of the size.
 func TestShardManyMembers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tar")
 	f, err := os.Create(path)

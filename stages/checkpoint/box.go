@@ -112,8 +112,7 @@ func advance(at []int, box [][2]int) bool {
 	return false
 }
 
-// strides are the distances between neighbours along each axis of a box, in elements, with the last
-// axis dense.
+// strides are the distances between neighbours along each axis of a box, in elements, with the last axis dense.
 func strides(box [][2]int) []int64 {
 	out := make([]int64, len(box))
 	step := int64(1)

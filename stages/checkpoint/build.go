@@ -58,10 +58,9 @@ type building struct {
 // errKilled ends a building as a kill does: nothing is brought to an end. Tests only.
 var errKilled = errors.New("killed")
 
-// Build writes files and gives them their names in the order of the list, when all are whole. Of a
-// conversion that was interrupted it writes what the journal has not, or what is not as the journal says; a
-// nil journal is of one that does not go on. tidy is called before the first file gets its name. On an
-// error nothing is left.
+// Build writes files and gives them their names in the order of the list, when all are whole. Of a conversion that was
+// interrupted it writes what the journal has not, or what is not as the journal says; a nil journal is of one that does
+// not go on. tidy is called before the first file gets its name. On an error nothing is left.
 func Build(j *Journal, files []Planned, tidy func() error) error {
 	return (&building{j: j, files: files}).build(tidy)
 }

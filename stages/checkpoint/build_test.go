@@ -99,8 +99,7 @@ func TestBuildGoesOn(t *testing.T) {
 	require.Greater(t, spared, 20, "parts that were there are not written again")
 }
 
-// damage changes what a killed conversion has left: every third time a byte of a file, every third the
-// journal's end.
+// damage changes what a killed conversion has left: every third time a byte of a file, every third the journal's end.
 func damage(t *testing.T, rng *rand.Rand, kill int, dst string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dst, "*.partial"))

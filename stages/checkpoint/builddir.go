@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 )
 
-// BuildDir writes all tensors of src as a Hugging Face directory, in files of at most shardBytes of data, 0
-// meaning one, as NewWriter lays them out; the index is last. Of a conversion that was interrupted it
-// writes what j has not.
+// BuildDir writes all tensors of src as a Hugging Face directory, in files of at most shardBytes of data, 0 meaning
+// one, as NewWriter lays them out; the index is last. Of a conversion that was interrupted it writes what j has not.
 func BuildDir(j *Journal, dir string, src Source, shardBytes int64) error {
 	groups, err := splitShards(src.Tensors(), shardBytes)
 	if err != nil {
@@ -95,8 +94,7 @@ func indexText(files map[string]string, total int64) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// removeOld removes the model files of an earlier export, index first: it accounts for files that are about
-// to change.
+// removeOld removes the model files of an earlier export, index first: it accounts for files that are about to change.
 func removeOld(fs FS, dir string, names names) error {
 	if err := fs.RemoveAll(filepath.Join(dir, names.index)); err != nil {
 		return err

@@ -1,6 +1,5 @@
-// Package checkpoint moves named tensors between memory and files. It knows formats, not models: names,
-// shapes and element types are plain values, and a tensor is the bytes of its elements in row-major order,
-// little-endian.
+// Package checkpoint moves named tensors between memory and files. It knows formats, not models: names, shapes and
+// element types are plain values, and a tensor is the bytes of its elements in row-major order, little-endian.
 //
 // Three formats live here, one file each: safetensors (a Hugging Face directory, one file or sharded
 // with an index), lfactor's own checkpoint (safetensors shards plus a manifest that says which part of which
@@ -93,8 +92,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// quoteOdd quotes a name that would not print as itself, so that a hostile file cannot write to the
-// terminal.
+// quoteOdd quotes a name that would not print as itself, so that a hostile file cannot write to the terminal.
 func quoteOdd(name string) string {
 	const shown = 200
 	if len(name) > shown {
@@ -107,8 +105,7 @@ func quoteOdd(name string) string {
 }
 
 // Match compares the tensors a model wants with those a source has and reports every difference at once,
-// each as an *Error of kind Missing, Extra or Misshapen. A dtype of "" in want accepts any. path names the
-// source.
+// each as an *Error of kind Missing, Extra or Misshapen. A dtype of "" in want accepts any. path names the source.
 func Match(path string, want, have []Info) error {
 	var errs []error
 	at := map[string]Info{}

@@ -44,8 +44,7 @@ type faultFS struct {
 	undo     []entryChange         // of directory entries, in order
 }
 
-// entryChange is a directory entry that was made (from is "") or moved from elsewhere, over old unless that
-// is nil.
+// entryChange is a directory entry that was made (from is "") or moved from elsewhere, over old unless that is nil.
 type entryChange struct {
 	path, from string
 	old        []byte
@@ -101,8 +100,7 @@ func (fs *faultFS) Create(path string) (WFile, error) {
 	return file, nil
 }
 
-// Rename keeps a copy of the file it replaces, to be able to undo it. What lies in a moved directory moves
-// along.
+// Rename keeps a copy of the file it replaces, to be able to undo it. What lies in a moved directory moves along.
 func (fs *faultFS) Rename(from, to string) error {
 	if err := fs.step(); err != nil {
 		return err
@@ -315,8 +313,7 @@ func TestDurableSurvivesPowerLoss(t *testing.T) {
 	}
 }
 
-// TestExportFailsAtEveryOperation holds that an export over a failing disk leaves no shard that looks whole
-// but is not.
+// TestExportFailsAtEveryOperation holds that an export over a failing disk leaves no shard that looks whole but is not.
 func TestExportFailsAtEveryOperation(t *testing.T) {
 	src, err := OpenDir("testdata/sharded")
 	require.NoError(t, err)

@@ -25,8 +25,7 @@ type Depot interface {
 	Sees(dir, marker string) (bool, error)
 	// Begin makes room for a step under way below root.
 	Begin(root string, step int64) error
-	// Fetch opens a file of a step: a shard, also of the step under way, or one of the two files with the
-	// manifest.
+	// Fetch opens a file of a step: a shard, also of the step under way, or one of the two files with the manifest.
 	Fetch(root string, step int64, name string) (io.ReadCloser, error)
 	// Store takes a shard of the step under way. Size and hash are s's, and it is durable, when it returns
 	// nil; otherwise nothing of it is left.
@@ -200,9 +199,8 @@ func (h Here) Holdings(root string) (Holdings, error) {
 	return out, nil
 }
 
-// holding tells what of a saved step lies here: its files by the manifest, and those of them that
-// are present in full length. The sum is that of the manifest, which in turn has those of the
-// files.
+// holding tells what of a saved step lies here: its files by the manifest, and those of them that are present in full
+// length. The sum is that of the manifest, which in turn has those of the files.
 func holding(e Entry) (x Holding, err error) {
 	r, err := newReader(e.Path)
 	if err != nil {
@@ -222,8 +220,7 @@ func holding(e Entry) (x Holding, err error) {
 	return x, nil
 }
 
-// Adopt gives a root the manifest of a step that other hosts have, in a directory of its own. Shards may
-// come later.
+// Adopt gives a root the manifest of a step that other hosts have, in a directory of its own. Shards may come later.
 func Adopt(fs FS, root string, step int64, manifest []byte) error {
 	if _, err := newReader(StepDir(root, step)); err == nil { // whole, and held to its hash
 		have, err := os.ReadFile(filepath.Join(StepDir(root, step), ManifestName))
@@ -244,8 +241,7 @@ func Adopt(fs FS, root string, step int64, manifest []byte) error {
 // recordName is how a record of a run may be called: its ledger and its metrics.
 var recordName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*\.(ledger|jsonl)$`)
 
-// record is the path of a record of a run. Names come from other hosts, so anything but a plain
-// known form is refused.
+// record is the path of a record of a run. Names come from other hosts, so anything but a plain known form is refused.
 func record(dir, name string) (string, error) {
 	if !recordName.MatchString(name) || !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("no record of a run is called %q", name)

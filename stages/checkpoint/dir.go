@@ -46,8 +46,7 @@ func in(dir string) names {
 
 const indexBytesMax = 64 << 20
 
-// shardName matches the files an index accounts for; others (an adapter, a vendor's own file) are not its
-// business.
+// shardName matches the files an index accounts for; others (an adapter, a vendor's own file) are not its business.
 var shardName = regexp.MustCompile(`^(diffusion_pytorch_)?model(-\d{5}-of-\d{5})?\.safetensors$`)
 
 var _ = register(Format{
@@ -227,8 +226,7 @@ func (d *Dir) openShard(root folder, file string, tensors []string, index map[st
 	return errors.Join(errs...)
 }
 
-// refuseStrangers reports shards in the directory that are not among known: they belong to another
-// checkpoint.
+// refuseStrangers reports shards in the directory that are not among known: they belong to another checkpoint.
 func (d *Dir) refuseStrangers(known map[string][]string) error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {

@@ -109,8 +109,7 @@ func NonFinite(d DType, data []byte) (nan, inf int) {
 	return nan, inf
 }
 
-// FloatDecoder returns the bytes of an element and how to read one; nil for types that are not floats of
-// whole bytes.
+// FloatDecoder returns the bytes of an element and how to read one; nil for types that are not floats of whole bytes.
 func FloatDecoder(d DType) (int, func([]byte) float64) {
 	switch d {
 	case F64:

@@ -29,8 +29,7 @@ func OpenFile(path string) (*File, error) {
 	return openIn(Published(dir), base)
 }
 
-// openIn opens a file below root. Links that root does not follow and everything but regular files are
-// refused.
+// openIn opens a file below root. Links that root does not follow and everything but regular files are refused.
 func openIn(root folder, name string) (*File, error) {
 	f, size, err := openRegular(root, name)
 	if err != nil {
@@ -66,8 +65,7 @@ func openRegular(root folder, name string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// newFile reads and checks the header of a safetensors file of that size; data is read later, on
-// demand.
+// newFile reads and checks the header of a safetensors file of that size; data is read later, on demand.
 func newFile(r io.ReaderAt, path string, size int64) (*File, error) {
 	h, err := readHeader(r, path, size)
 	if err != nil {
@@ -159,8 +157,7 @@ func (f *File) ReadSlice(name string, axis, from, to int, dst []byte) error {
 	return readSlice(f, t, axis, from, to, dst)
 }
 
-// readSlice reads the part of a tensor from one index to another along an axis, and all of it along
-// the others.
+// readSlice reads the part of a tensor from one index to another along an axis, and all of it along the others.
 func readSlice(s Source, t Info, axis, from, to int, dst []byte) error {
 	if axis < 0 || axis >= len(t.Shape) {
 		return fmt.Errorf("tensor %s has no axis %d: its shape is %v", t.Name, axis, t.Shape)

@@ -18,8 +18,7 @@ type Format struct {
 
 var formats []Format
 
-// register enters a format. They are kept sorted, because the order in which files are initialized
-// must not show.
+// register enters a format. They are kept sorted, because the order in which files are initialized must not show.
 func register(f Format) struct{} {
 	formats = append(formats, f)
 	slices.SortFunc(formats, func(a, b Format) int { return strings.Compare(a.Name, b.Name) })
@@ -64,8 +63,7 @@ func Copy(dst Sink, src Source) error {
 	return nil
 }
 
-// eachRows calls f for boxes of whole rows of axis 0 that together are the tensor, each of about copyBytes
-// at most.
+// eachRows calls f for boxes of whole rows of axis 0 that together are the tensor, each of about copyBytes at most.
 func eachRows(t Info, f func(box [][2]int, bytes int64) error) error {
 	n, err := ByteSize(t.DType, t.Shape)
 	if err != nil || n == 0 {

@@ -34,8 +34,7 @@ type WFile interface {
 // OS is the operating system's file system.
 var OS FS = osFS{}
 
-// osFS is the file system of the machine; tests put others in its place, which fail or crash on
-// purpose.
+// osFS is the file system of the machine; tests put others in its place, which fail or crash on purpose.
 type osFS struct{}
 
 func (osFS) MkdirAll(path string) error   { return os.MkdirAll(path, 0o755) }
@@ -46,8 +45,7 @@ func (osFS) Create(path string) (WFile, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// SyncDir makes renames within a directory survive a loss of power, which syncing the files alone
-// does not.
+// SyncDir makes renames within a directory survive a loss of power, which syncing the files alone does not.
 func (osFS) SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
@@ -56,8 +54,7 @@ func (osFS) SyncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// writeDurable creates a file with the given content and returns when it is durable. Its directory is not
-// synced.
+// writeDurable creates a file with the given content and returns when it is durable. Its directory is not synced.
 func writeDurable(fs FS, path string, data []byte) error {
 	f, err := fs.Create(path)
 	if err != nil {
@@ -70,8 +67,7 @@ func writeDurable(fs FS, path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// replaceFile puts data at path so that a reader, also after a crash, finds either the old content or the
-// new.
+// replaceFile puts data at path so that a reader, also after a crash, finds either the old content or the new.
 func replaceFile(fs FS, path string, data []byte) error {
 	tmp := path + ".tmp"
 	if err := fs.RemoveAll(tmp); err != nil {

@@ -13,12 +13,11 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// Journal is what a conversion has done so far, so that one that was killed goes on. Its file has a line
-// that names the conversion and the places of its bytes, then a line for each part that was written, with
-// the CRC-32 of its bytes, and one when files get their names. A line that does not hold to its own sum
-// counts for nothing, and bytes of a part that do not hold to theirs are written again: what a kill, or a
-// loss of power, has left half-written is never taken for whole. A nil Journal is of a conversion that does
-// not go on.
+// Journal is what a conversion has done so far, so that one that was killed goes on. Its file has a line that names
+// the conversion and the places of its bytes, then a line for each part that was written, with the CRC-32 of its bytes,
+// and one when files get their names. A line that does not hold to its own sum counts for nothing, and bytes of a part
+// that do not hold to theirs are written again: what a kill, or a loss of power, has left half-written is never taken
+// for whole. A nil Journal is of a conversion that does not go on.
 type Journal struct {
 	path, key string
 	mu        sync.Mutex

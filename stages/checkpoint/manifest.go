@@ -108,8 +108,7 @@ type manifestTensor struct {
 	Pieces []manifestPiece `json:"pieces"`
 }
 
-// manifestPiece is a part of a tensor in one file: a box of it, or a range of the flattened
-// elements.
+// manifestPiece is a part of a tensor in one file: a box of it, or a range of the flattened elements.
 type manifestPiece struct {
 	File string    `json:"file"`
 	Box  [][2]int  `json:"box,omitempty"`

@@ -45,8 +45,7 @@ type ownSink struct {
 
 const ownShard = "params.safetensors"
 
-// createOwn begins to write tensors as a checkpoint in this program's own form, as step 0 with one
-// shard.
+// createOwn begins to write tensors as a checkpoint in this program's own form, as step 0 with one shard.
 func createOwn(dir string, tensors []Info) (Sink, error) {
 	save, err := Begin(OS, dir, 0)
 	if err != nil {

@@ -44,8 +44,7 @@ func cutBox(data []byte, shape []int, box [][2]int) []byte {
 	return out
 }
 
-// cut splits a tensor into a grid of boxes with the given number of parts an axis, each box into flats flat
-// ranges.
+// cut splits a tensor into a grid of boxes with the given number of parts an axis, each box into flats flat ranges.
 func cut(shape, parts []int, flats int) []Piece {
 	boxes := [][][2]int{nil}
 	for axis, n := range shape {
@@ -80,8 +79,7 @@ func pieceData(p Piece, data []byte) []byte {
 	return part[p.flat()[0]*4 : p.flat()[1]*4]
 }
 
-// TestAnyCutLoadsAnyCut saves tensors in many cuts, each piece in a file of its own, and reads random boxes
-// back.
+// TestAnyCutLoadsAnyCut saves tensors in many cuts, each piece in a file of its own, and reads random boxes back.
 func TestAnyCutLoadsAnyCut(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i, c := range []struct{ shape, parts []int }{

@@ -147,8 +147,7 @@ func (r *Reader) file(name string) (*File, error) {
 	return r.open(s)
 }
 
-// Complete brings all shards that are missing or damaged, of a step that OpenPart has opened; the result is
-// how many.
+// Complete brings all shards that are missing or damaged, of a step that OpenPart has opened; the result is how many.
 func (r *Reader) Complete() (n int, err error) {
 	bring := r.fetch
 	r.fetch = func(s Shard) error { n++; return bring(s) }
@@ -193,8 +192,7 @@ func (r *Reader) open(s Shard) (*File, error) {
 	return f, Match(r.path, want, f.Tensors())
 }
 
-// elsewhere names the hosts that have a shard, where the run kept its checkpoints on storage of single
-// hosts.
+// elsewhere names the hosts that have a shard, where the run kept its checkpoints on storage of single hosts.
 func (r *Reader) elsewhere(file string) string {
 	var places map[string][]string
 	if raw, ok := r.m.Sections[PlacesSection]; !ok || json.Unmarshal(raw, &places) != nil || len(places[file]) == 0 {
@@ -207,8 +205,7 @@ func (r *Reader) elsewhere(file string) string {
 // hosts of a run share no storage.
 const PlacesSection = "places"
 
-// firstKey is the first key in sorted order, or nothing if there is none; one fixed choice gives
-// one fixed message.
+// firstKey is the first key in sorted order, or nothing if there is none; one fixed choice gives one fixed message.
 func firstKey(pieces map[string]Piece) string {
 	if len(pieces) == 0 {
 		return ""
@@ -282,8 +279,7 @@ type kindView struct {
 
 func (v kindView) Close() error { return nil }
 
-// Tensors lists the tensors of the kind with their sizes as a whole, however they are cut into
-// pieces.
+// Tensors lists the tensors of the kind with their sizes as a whole, however they are cut into pieces.
 func (v kindView) Tensors() []Info {
 	var out []Info
 	for _, t := range v.r.m.Tensors {

@@ -32,8 +32,7 @@ type Save struct {
 	sections map[string]json.RawMessage
 }
 
-// Begin starts the checkpoint of a step below root, which is made if needed. Only one save may be under way
-// in a root.
+// Begin starts the checkpoint of a step below root, which is made if needed. Only one save may be under way in a root.
 func Begin(fs FS, root string, step int64) (*Save, error) {
 	if step < 0 {
 		return nil, fmt.Errorf("%s: step %d is negative", root, step)
@@ -77,8 +76,7 @@ func (s *Save) tmp() string { return filepath.Join(s.root, tmpPrefix+stepName(s.
 
 func (s *Save) old() string { return filepath.Join(s.root, oldPrefix+stepName(s.step)) }
 
-// Section adds a named JSON value: configuration, data position, random state and whatever else a run needs
-// to go on.
+// Section adds a named JSON value: configuration, data position, random state and whatever else a run needs to go on.
 func (s *Save) Section(key string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -149,8 +147,7 @@ func (s *Save) Manifest(shards ...Shard) ([]byte, error) {
 	return m.encode(), nil
 }
 
-// Settle writes the manifest beside the shards and gives the checkpoint its name, durably. Latest does not
-// name it yet.
+// Settle writes the manifest beside the shards and gives the checkpoint its name, durably. Latest does not name it yet.
 func (s *Save) Settle(text []byte) error {
 	if err := writeDurable(s.fs, filepath.Join(s.tmp(), ManifestName), text); err != nil {
 		return err
@@ -206,8 +203,7 @@ type hashedFile struct {
 	err error
 }
 
-// write appends b to the file and to its hash. After an error it does nothing, so that callers look
-// at the error once.
+// write appends b to the file and to its hash. After an error it does nothing, so that callers look at the error once.
 func (h *hashedFile) write(b []byte) {
 	if h.err != nil {
 		return

@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 )
 
-// sideFiles are the files of a Hugging Face directory besides its weights that an export needs for
-// transformers to load it. Python files are copied, never run, and only by these names: families that
-// transformers lacks bring them.
+// sideFiles are the files of a Hugging Face directory besides its weights that an export needs for transformers to
+// load it. Python files are copied, never run, and only by these names: families that transformers lacks bring them.
 var sideFiles = []string{
 	"config.json", "generation_config.json",
 	"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
@@ -49,8 +48,7 @@ func CopySideFiles(src, dst string) ([]string, error) {
 	return copied, OS.SyncDir(dst)
 }
 
-// isSideFile tells whether a file belongs beside the weights: configurations and tokenizers, which
-// a conversion copies.
+// isSideFile tells whether a file belongs beside the weights: configurations and tokenizers, which a conversion copies.
 func isSideFile(name string) bool {
 	for _, pattern := range sideFiles {
 		if ok, _ := path.Match(pattern, name); ok { // patterns are this file's own

@@ -75,8 +75,7 @@ func Latest(root string) (string, error) {
 	return filepath.Join(root, name), nil
 }
 
-// openLatest opens the step that "latest" names. If that is gone, the error says how to choose
-// another.
+// openLatest opens the step that "latest" names. If that is gone, the error says how to choose another.
 func openLatest(root string) (*Reader, error) {
 	dir, err := Latest(root)
 	if err != nil {

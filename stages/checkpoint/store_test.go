@@ -64,8 +64,7 @@ func TestPruneKeepsWhatLatestNames(t *testing.T) {
 	require.Equal(t, []int64{4, 2}, steps(t, root))
 }
 
-// TestPruneFailsAtEveryOperation holds that a pruning that stops half-way leaves no half checkpoint under
-// its name.
+// TestPruneFailsAtEveryOperation holds that a pruning that stops half-way leaves no half checkpoint under its name.
 func TestPruneFailsAtEveryOperation(t *testing.T) {
 	for n := 1; ; n++ {
 		root := t.TempDir()

@@ -101,9 +101,8 @@ type listing struct {
 var Patterns = []string{"*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py", "LICENSE*",
 	"README.md"}
 
-// Get brings a revision of a repository into the cache and gives the directory of its snapshot. Files are
-// those that patterns match by name, of all folders; nil is Patterns. Files that are whole there are not
-// fetched again.
+// Get brings a revision of a repository into the cache and gives the directory of its snapshot. Files are those that
+// patterns match by name, of all folders; nil is Patterns. Files that are whole there are not fetched again.
 func (c *Client) Get(ctx context.Context, r Repo, patterns []string) (string, error) {
 	what := r.Name + "@" + r.Revision
 	l, err := c.site.list(ctx, c, r)
@@ -205,10 +204,9 @@ func (c *Client) fetch(ctx context.Context, r Repo, commit string, f *file, root
 	return os.Symlink(to, link)
 }
 
-// bring fetches contents to blob: what an attempt has got stays in a file beside it, from whose end the
-// next one goes on. Attempts are counted anew when more bytes are there than ever before: an answer that is
-// shorter than the hub's list says, as a login page is, may come for ever. What is whole and has another hash
-// is thrown away once.
+// bring fetches contents to blob: what an attempt has got stays in a file beside it, from whose end the next one
+// goes on. Attempts are counted anew when more bytes are there than ever before: an answer that is shorter than the
+// hub's list says, as a login page is, may come for ever. What is whole and has another hash is thrown away once.
 func (c *Client) bring(ctx context.Context, r Repo, commit string, f *file, blob string) error {
 	part, thrown := blob+".incomplete", false
 	what := r.Name + "/" + f.Path

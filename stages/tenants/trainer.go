@@ -16,8 +16,8 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// Trainer trains the adapters of a generator whose adapters lie in slots. It is for one goroutine, and that of the
-// generator.
+// Trainer trains the adapters of a generator whose adapters lie in slots. It is for one goroutine, and that
+// of the generator.
 type Trainer struct {
 	g    *sample.Generator
 	run  *grad.Runner
@@ -37,8 +37,7 @@ type Trainer struct {
 	traces  map[shape]*grad.Trace
 }
 
-// roomShare is the share of the memory of weights, adapters, gradients and moments that kept activations
-// take.
+// roomShare is the share of the memory of weights, adapters, gradients and moments that kept activations take.
 const roomShare = 100
 
 // shape is a class of microbatches: all of one class have one trace.

@@ -292,8 +292,8 @@ func TestSampled(t *testing.T) {
 		"no adapter in slot 4 of 3")
 }
 
-// TestFaults: work that means nothing is refused; a loss that is no number leaves its slot without a gradient, and
-// nothing else.
+// TestFaults: work that means nothing is refused; a loss that is no number leaves its slot without a gradient,
+// and nothing else.
 func TestFaults(t *testing.T) {
 	x := trainer(t, specs()["dense"], 2, ref.New())
 	defer x.Close()
@@ -366,8 +366,8 @@ func TestOverflow(t *testing.T) {
 	require.ErrorContains(t, Adam{LR: 1e38}.Check(), "lr is 1e+38, and not from 0 to 10")
 }
 
-// TestSees: models that see are trained on texts, and say beforehand what they say of the same tokens where they
-// answer.
+// TestSees: models that see are trained on texts, and say beforehand what they say of the same tokens
+// where they answer.
 func TestSees(t *testing.T) {
 	b := ref.New()
 	defer kernels.Close(b)

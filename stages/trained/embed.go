@@ -23,8 +23,7 @@ const (
 	poolFolder = "1_Pooling"
 )
 
-// Embeds reports whether a Hugging Face directory has a model of embeddings, in the form of
-// sentence-transformers.
+// Embeds reports whether a Hugging Face directory has a model of embeddings, in the form of sentence-transformers.
 func Embeds(dir string) bool { return machine.Exists(filepath.Join(dir, poolFolder, "config.json")) }
 
 // aimed gives a directory's model the vectors that it learnt.

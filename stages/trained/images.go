@@ -108,8 +108,7 @@ func (x *Images) one(m *dataset.Media, n int) (g family.Grid, values []float32, 
 	return x.Laid(m, f)
 }
 
-// decode turns the bytes of an image or a video into what the encoder takes. n is the number of
-// media of the sample.
+// decode turns the bytes of an image or a video into what the encoder takes. n is the number of media of the sample.
 func (x *Images) decode(m *dataset.Media, n int) (*media.Features, error) {
 	switch m.Kind {
 	case dataset.Image:

@@ -27,9 +27,8 @@ type Store interface {
 	Put(key string, v ...[]float32) error
 }
 
-// Folder is a Store in a directory that runs and processes may share: an Arrow file for each key, named
-// after the key's hash, with the key in the metadata of its schema and a row for each list of numbers. A
-// file appears when it is whole.
+// Folder is a Store in a directory that runs and processes may share: an Arrow file for each key, named after the key's
+// hash, with the key in the metadata of its schema and a row for each list of numbers. A file appears when it is whole.
 type Folder struct{ dir string }
 
 // OpenFolder makes the directory where it is missing.

@@ -23,14 +23,12 @@ type Converted struct {
 	Types map[string]string `json:"types"` // of each tensor, by its name in Hugging Face's files
 }
 
-// ownModel is the folder of an own checkpoint that was converted, with configuration and tokenizer of the
-// model.
+// ownModel is the folder of an own checkpoint that was converted, with configuration and tokenizer of the model.
 const ownModel = "model"
 
-// WriteOwn writes the weights of src, of the model whose config.json is in the directory like, as a
-// checkpoint of lfactor's own below dst, with what a training keeps beside them, nil for nothing. A run
-// whose checkpoint.dir is dst goes on from it: with the number of its steps and its moments, and with the
-// data from its beginning.
+// WriteOwn writes the weights of src, of the model whose config.json is in the directory like, as a checkpoint of
+// lfactor's own below dst, with what a training keeps beside them, nil for nothing. A run whose checkpoint.dir is dst
+// goes on from it: with the number of its steps and its moments, and with the data from its beginning.
 func WriteOwn(dst, like string, src checkpoint.Source, st *torch.States) error {
 	c, err := configs.ReadModel(like)
 	if err != nil {

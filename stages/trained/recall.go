@@ -22,9 +22,8 @@ type Recall struct {
 // RecallAt are the numbers of nearest texts.
 var RecallAt = []int{1, 5, 10}
 
-// MeasureRecall embeds the queries and texts of files of the format similar, and ranks for each query all
-// positives and negatives of them, equal ones as one, by the cosine. A text as near as the query's own is
-// before it.
+// MeasureRecall embeds the queries and texts of files of the format similar, and ranks for each query all positives and
+// negatives of them, equal ones as one, by the cosine. A text as near as the query's own is before it.
 func (m *Trained) MeasureRecall(ctx context.Context, path string, show func(done, all int)) (*Recall, error) {
 	e, err := m.NewEmbedder()
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// Scorer gives texts the scores of a model of rewards. It may be used by several goroutines, one at a
-// time.
+// Scorer gives texts the scores of a model of rewards. It may be used by several goroutines, one at a time.
 type Scorer struct {
 	m   *Trained
 	gen *sample.Generator
@@ -22,8 +21,7 @@ type Scorer struct {
 	max int
 }
 
-// NewScorer makes a scorer on the processor, in float32. Of a text at most so many tokens count, from its
-// beginning.
+// NewScorer makes a scorer on the processor, in float32. Of a text at most so many tokens count, from its beginning.
 func (m *Trained) NewScorer(tokens int) (*Scorer, error) {
 	if !m.Model.Scores() {
 		return nil, exit.Usagef("the model gives no scores: train one with objective.kind=reward, or name a directory of " +

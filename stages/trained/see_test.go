@@ -49,9 +49,8 @@ func seenRequests(v *family.Vision, token int32) (out []*sample.Request) {
 	return out
 }
 
-// TestSees: with images among its tokens a prompt has the answers and the log-probabilities that the whole
-// text has where it is computed at once, as in training, to the bit: alone, beside others, and after pages
-// were given up.
+// TestSees: with images among its tokens a prompt has the answers and the log-probabilities that the whole text has
+// where it is computed at once, as in training, to the bit: alone, beside others, and after pages were given up.
 func TestSees(t *testing.T) {
 	dir := "../../actors/host/testdata/qwen3.5-vision-mtp"
 	src, err := checkpoint.OpenDir(dir)

@@ -1,5 +1,4 @@
-// Package trained is trained models: opened from checkpoints and Hugging Face directories, asked, and
-// exported.
+// Package trained is trained models: opened from checkpoints and Hugging Face directories, asked, and exported.
 package trained
 
 import (
@@ -159,8 +158,7 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 	return t, nil
 }
 
-// openGGUF opens a GGUF file. Configuration and tokenizer are made of it in a folder that is there for so
-// long.
+// openGGUF opens a GGUF file. Configuration and tokenizer are made of it in a folder that is there for so long.
 func openGGUF(path, tokenizer string, how opening) (*Trained, error) {
 	m, err := gguf.Open(path)
 	if err != nil {
@@ -241,8 +239,7 @@ func (t *Trained) reads(c configs.Model, path string, src checkpoint.Source, how
 	return nil
 }
 
-// furtherOr drops layers for further tokens, unless they are wanted: then the source is to have their
-// weights.
+// furtherOr drops layers for further tokens, unless they are wanted: then the source is to have their weights.
 func (t *Trained) furtherOr(how opening, src checkpoint.Source) error {
 	if !how.further {
 		t.Model.DropMTP()

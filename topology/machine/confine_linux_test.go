@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAs: what is done as a user has no more than that user's rights to files, and what follows has this
-// process's again.
+// TestAs: what is done as a user has no more than that user's rights to files, and what follows has
+// this process's again.
 func TestAs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root becomes others")

@@ -26,8 +26,7 @@ type begun struct {
 	kills  int64         // for want of memory, in those
 }
 
-// kills is how many processes the system has killed for want of memory in control groups, not in those
-// below.
+// kills is how many processes the system has killed for want of memory in control groups, not in those below.
 func kills(groups []string) (n int64) {
 	for _, group := range groups {
 		for _, file := range []string{"memory.oom_control", "memory.events.local"} {

@@ -28,8 +28,7 @@ func init() {
 	}
 }
 
-// watch reads which groups there are, a line "+4711" or "-4711" each, and ends those that are left at its
-// end.
+// watch reads which groups there are, a line "+4711" or "-4711" each, and ends those that are left at its end.
 func watch(in io.Reader, end func(group int)) {
 	groups := map[int]bool{}
 	for lines := bufio.NewScanner(in); lines.Scan(); {

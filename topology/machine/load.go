@@ -29,8 +29,7 @@ func (l *Load) Others() float64 {
 	return max(0, others/max(all, 1e-9))
 }
 
-// busySeconds is what all processors have worked since the machine started (/proc/stat), 0 if that is not
-// known.
+// busySeconds is what all processors have worked since the machine started (/proc/stat), 0 if that is not known.
 func busySeconds() float64 {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

@@ -21,9 +21,8 @@ func MemoryShare(ranks int) int64 {
 // Fillable is how much of so many bytes of memory ranks' tensors may fill.
 func Fillable(bytes int64) int64 { return int64(share * float64(bytes)) }
 
-// MemoryLimit is the memory that this process may use, in bytes: the machine's, or less where a control
-// group that it is in has a limit. Files are looked up below root, which is / but in tests. It is 0 where
-// nothing is known.
+// MemoryLimit is the memory that this process may use, in bytes: the machine's, or less where a control group that it
+// is in has a limit. Files are looked up below root, which is / but in tests. It is 0 where nothing is known.
 func MemoryLimit(root string) int64 {
 	least := MachineMemory(root)
 	for mount, group := range memoryGroups(root, "self") {
@@ -57,8 +56,7 @@ func memoryGroups(root, process string) map[string]string {
 	return groups
 }
 
-// MachineMemory is the machine's memory in bytes, 0 where the system does not say. Files are looked up below
-// root.
+// MachineMemory is the machine's memory in bytes, 0 where the system does not say. Files are looked up below root.
 func MachineMemory(root string) int64 { return meminfo(filepath.Join(root, "proc/meminfo")) }
 
 // limitOf is the smallest limit of a control group and those around it, 0 for none.

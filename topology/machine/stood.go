@@ -18,12 +18,11 @@ var stood struct {
 	total atomic.Int64 // nanoseconds
 }
 
-// StoodStill is for how long this process has not run although it wanted to and no other work had the
-// processors, since the first call. A process that is stopped, frozen or over its quota stands still. It is
-// known some hundred milliseconds late, and rather too little: by how much the ticks of a clock of its own
-// were late, of those that were late by more than 50 ms; less what it computed before them, since the clock
-// is a goroutine, which waits while kernels have all threads; and less what its threads waited for
-// processors.
+// StoodStill is for how long this process has not run although it wanted to and no other work had the processors,
+// since the first call. A process that is stopped, frozen or over its quota stands still. It is known some
+// hundred milliseconds late, and rather too little: by how much the ticks of a clock of its own were late,
+// of those that were late by more than 50 ms; less what it computed before them, since the clock is a goroutine,
+// which waits while kernels have all threads; and less what its threads waited for processors.
 func StoodStill() time.Duration {
 	stood.once.Do(func() {
 		go func() {

@@ -14,9 +14,8 @@ type tcp interface {
 	SetKeepAliveConfig(net.KeepAliveConfig) error
 }
 
-// GiveUpAfter lets a connection fail when its peer has acknowledged nothing for a while, whether something
-// was sent or not. By itself TCP tries for a quarter of an hour. Connections of another kind are left as
-// they are.
+// GiveUpAfter lets a connection fail when its peer has acknowledged nothing for a while, whether something was sent or
+// not. By itself TCP tries for a quarter of an hour. Connections of another kind are left as they are.
 func GiveUpAfter(c net.Conn, after time.Duration) error {
 	t, ok := c.(tcp)
 	if !ok {

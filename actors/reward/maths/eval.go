@@ -17,8 +17,7 @@ var (
 // bitsMost bounds exact numbers.
 const bitsMost = 1 << 13
 
-// exact is the value of an expression of whole numbers, fractions and decimals, nil where it has something
-// else.
+// exact is the value of an expression of whole numbers, fractions and decimals, nil where it has something else.
 func (n *node) exact() *big.Rat {
 	if n.op == opNumber {
 		return n.value

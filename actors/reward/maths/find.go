@@ -106,8 +106,7 @@ func box(text string) int {
 	return max(strings.LastIndex(text, `\boxed`), strings.LastIndex(text, `\fbox`))
 }
 
-// boxes is what stands in the box that begins at a place, with those before it that belong to it: \boxed{1},
-// \boxed{2}.
+// boxes is what stands in the box that begins at a place, with those before it that belong to it: \boxed{1}, \boxed{2}.
 func boxes(text string, at int) (string, bool, error) {
 	inside := func(at int) (inner, rest string, ok bool) {
 		return braced(strings.TrimPrefix(strings.TrimPrefix(text[at:], `\boxed`), `\fbox`))

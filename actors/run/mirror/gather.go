@@ -27,9 +27,8 @@ func (f *found) whole() bool {
 	return !slices.ContainsFunc(f.files, func(s checkpoint.Shard) bool { return len(f.where[s.File]) == 0 })
 }
 
-// newest is the newest step that latest names on some host and that the hosts have whole, or an older one;
-// nil for none. What differs in its manifest is another step: a host that was away may have one that the run
-// has given up.
+// newest is the newest step that latest names on some host and that the hosts have whole, or an older one; nil for
+// none. What differs in its manifest is another step: a host that was away may have one that the run has given up.
 func newest(all map[string]checkpoint.Holdings) *found {
 	latest, steps := int64(-1), map[string]*found{}
 	for _, h := range slices.Sorted(maps.Keys(all)) {
@@ -76,9 +75,8 @@ func (m *Mirror) Recover() (saved *checkpoint.Reader, skipped []error, err error
 	return saved, skipped, err
 }
 
-// gather makes the newest checkpoint that the hosts of the cluster have together whole on this one. With
-// again, files that are here are held to their hashes, and replaced by other hosts' copies where they are
-// damaged.
+// gather makes the newest checkpoint that the hosts of the cluster have together whole on this one. With again,
+// files that are here are held to their hashes, and replaced by other hosts' copies where they are damaged.
 func (m *Mirror) gather(again bool) error {
 	all := map[string]checkpoint.Holdings{}
 	here := checkpoint.Here{FS: checkpoint.OS}
@@ -194,8 +192,7 @@ func (m *Mirror) fetch(step int64, s checkpoint.Shard, hosts []string) error {
 	return fmt.Errorf("%s of step %d is on no host that is up: %w", s.File, step, errors.Join(faults...))
 }
 
-// Open opens a step that the run has saved, in a process of any host. The leading host, the first, has it
-// whole.
+// Open opens a step that the run has saved, in a process of any host. The leading host, the first, has it whole.
 func (m *Mirror) Open(step int64) (*checkpoint.Reader, error) {
 	ranks, spare := m.d.Hosts()
 	return m.part(step, append(ranks, spare...))

@@ -31,8 +31,8 @@ type Comparison struct {
 	// Farthest is the step at which losses are farthest apart, and Apart by how much.
 	Farthest int64   `json:"farthest_at"`
 	Apart    float64 `json:"apart"`
-	// Saved are the steps that both have checkpoints of; Tensors differ in the first of them that does, at
-	// step TensorsAt.
+	// Saved are the steps that both have checkpoints of; Tensors differ in the first of them that does,
+	// at step TensorsAt.
 	Saved     []int64  `json:"saved"`
 	TensorsAt int64    `json:"tensors_part_at"`
 	Tensors   []string `json:"tensors,omitempty"`
@@ -47,8 +47,7 @@ func (c *Comparison) Equal() bool {
 	return c.Samples == 0 && c.Loss == 0 && c.Norm == 0 && c.TensorsAt == 0 && c.Seen == nil
 }
 
-// Compare reads the folders of two runs (log.dir): settings, metrics, the samples of each step, and
-// checkpoints.
+// Compare reads the folders of two runs (log.dir): settings, metrics, the samples of each step, and checkpoints.
 func Compare(a, b string) (*Comparison, error) {
 	c := &Comparison{}
 	var cfg [2]*configs.Config
@@ -76,8 +75,7 @@ func Compare(a, b string) (*Comparison, error) {
 	return c, c.checkpoints(cfg[0].Run.Checkpoint.Dir, cfg[1].Run.Checkpoint.Dir)
 }
 
-// otherData reports whether the runs read other samples, or in another order, which follows train.seed if
-// seeded.
+// otherData reports whether the runs read other samples, or in another order, which follows train.seed if seeded.
 func (c *Comparison) otherData(seeded bool) bool {
 	return slices.ContainsFunc(c.Keys, func(k configs.Change) bool {
 		return k.Class == configs.Fixed && (strings.HasPrefix(k.Key, "data.") || seeded && k.Key == "train.seed")

@@ -182,9 +182,8 @@ func (c *chart) newest(ps []Point, colour string, off float64) {
 		colour, p.Y)
 }
 
-// Curve draws training and evaluation losses over the steps as an SVG drawing; unit stands at their axis.
-// Of more steps than the drawing is wide, a point is the mean of neighbours, and a band has their least and
-// greatest values.
+// Curve draws training and evaluation losses over the steps as an SVG drawing; unit stands at their axis. Of more steps
+// than the drawing is wide, a point is the mean of neighbours, and a band has their least and greatest values.
 func Curve(title, unit string, train, eval []Point) []byte {
 	train, eval = finite(train), finite(eval)
 	mean, least, most := thinned(train, curvePoints)

@@ -90,8 +90,8 @@ func (w *EdgeWatch) edge(from, to string) *EdgeUse {
 	return w.edges[key]
 }
 
-// count adds what was sent since the last look. Counters that have gone back are those of a process that was
-// started again.
+// count adds what was sent since the last look. Counters that have gone back are those of a process that
+// was started again.
 func (w *EdgeWatch) count(e host.Edge, first bool) {
 	key := [2]string{e.From, e.To}
 	was := w.sent[key]

@@ -12,8 +12,7 @@ type HeatRow struct {
 	Rows []float64
 }
 
-// HeatMap draws how experts were used as SVG: a column an expert, white for even use, red for more and blue
-// for less.
+// HeatMap draws how experts were used as SVG: a column an expert, white for even use, red for more and blue for less.
 func HeatMap(rows []HeatRow, title string) string {
 	const cell, left, top = 14.0, 150.0, 34.0
 	most := 0

@@ -86,8 +86,7 @@ func (r *Recent) Jobs() []Job {
 	return out
 }
 
-// Serve tells whoever connects to a socket in dir the jobs of process proc, until the returned function is
-// called.
+// Serve tells whoever connects to a socket in dir the jobs of process proc, until the returned function is called.
 func (r *Recent) Serve(dir string, proc int) (func(), error) {
 	return machine.Answer(dir, "jobs", proc, func() any { return r.Jobs() })
 }

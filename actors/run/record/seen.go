@@ -49,8 +49,7 @@ func seenAlike(s, o *host.Statistics) bool {
 		s.Nonfinite == o.Nonfinite && s.Least == o.Least && slices.Equal(s.Histogram, o.Histogram)
 }
 
-// seen looks for the first tensor that both runs have written down and that differs, in files of the same
-// rank.
+// seen looks for the first tensor that both runs have written down and that differs, in files of the same rank.
 func (c *Comparison) seen(a, b string) error {
 	files, err := filepath.Glob(filepath.Join(a, "tensors", "rank-*.jsonl"))
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// sinkRun gives a sink the figures of a run: so many steps with a loss, a figure of every tenth, and odd
-// numbers.
+// sinkRun gives a sink the figures of a run: so many steps with a loss, a figure of every tenth, and odd numbers.
 func sinkRun(t *testing.T, name, dir string, steps int) {
 	now := time.Unix(1_700_000_000, 0)
 	config := map[string]string{"model.path": "a\nb", "train.steps": "9", "log.name": ""}
@@ -55,9 +54,8 @@ func TestSinks(t *testing.T) {
 	require.ErrorContains(t, err, "nowhere")
 }
 
-// TestWandbLog: the log's pieces have their checksums, none crosses a block, and together they are records
-// that count up, with every step's figures once. bench/golden/trackers.py reads such a log with wandb's own
-// package.
+// TestWandbLog: the log's pieces have their checksums, none crosses a block, and together they are records that count
+// up, with every step's figures once. bench/golden/trackers.py reads such a log with wandb's own package.
 func TestWandbLog(t *testing.T) {
 	dir := t.TempDir()
 	sinkRun(t, "wandb", dir, 300)

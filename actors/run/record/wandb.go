@@ -20,10 +20,9 @@ var _ = RegisterSink(SinkKind{Name: "wandb",
 	Source: "wandb 0.31: sdk/internal/datastore.py, proto/wandb_internal.proto",
 	Open:   func(o SinkOptions) (Sink, error) { return newWandb(o) }})
 
-// wandb writes a run as Weights & Biases does offline, for `wandb sync`: a directory with a log of
-// records. The log has blocks of 32 KiB as LevelDB's (checksum, length and kind before each piece),
-// behind a header of its own. A run that is resumed has another log under the same id, which its server
-// joins.
+// wandb writes a run as Weights & Biases does offline, for `wandb sync`: a directory with a log of records.
+// The log has blocks of 32 KiB as LevelDB's (checksum, length and kind before each piece), behind a header of its own.
+// A run that is resumed has another log under the same id, which its server joins.
 type wandb struct {
 	f      *os.File
 	at     int64 // in the file

@@ -39,8 +39,7 @@ var kinds = []struct{ begins, kind string }{
 
 var numbers = regexp.MustCompile(`\bstep (\d+)|after ([\d.]+) s`)
 
-// ParseEvent reads a line of log.jsonl. Lines that repeat for people what another one records have the kind
-// "".
+// ParseEvent reads a line of log.jsonl. Lines that repeat for people what another one records have the kind "".
 func ParseEvent(line []byte) (e Event, err error) {
 	var l struct {
 		Level string   `json:"level"`
@@ -91,8 +90,7 @@ func events(dir string, row func(Event) error) error {
 	})
 }
 
-// Job is a row of jobs.parquet: what an actor's device did, of the first 50,000 jobs of a run, as trace.json
-// has them.
+// Job is a row of jobs.parquet: what an actor's device did, of the first 50,000 jobs of a run, as trace.json has them.
 type Job struct {
 	Actor   string  `parquet:"actor,dict"` // rank0, loader0.1
 	Process int32   `parquet:"process"`

@@ -52,8 +52,8 @@ func messages(dir string, row func(Message) error) error {
 	return nil
 }
 
-// stream reads the messages of one file. One that ends in the middle, as that of a run that is under way, gives what
-// it has.
+// stream reads the messages of one file. One that ends in the middle, as that of a run that is under way,
+// gives what it has.
 func stream(path, edge, name string, row func(Message) error) error {
 	f, err := os.Open(path)
 	if err != nil {

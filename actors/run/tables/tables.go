@@ -134,8 +134,7 @@ func lines[T any](name string, each func(T) error) error {
 // stamp is a time of the run's files, seconds since 1970.
 func stamp(seconds float64) time.Time { return time.UnixMicro(int64(seconds * 1e6)).UTC() }
 
-// Metric is a row of metrics.parquet: a step. A number that was none, such as a loss that overflowed, is
-// NULL.
+// Metric is a row of metrics.parquet: a step. A number that was none, such as a loss that overflowed, is NULL.
 type Metric struct {
 	Step      int64    `parquet:"step"`
 	Loss      *float64 `parquet:"loss,optional"`              // nats a token, or what the objective says

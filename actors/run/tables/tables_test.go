@@ -19,8 +19,7 @@ import (
 )
 
 // night writes what a run of 2,880 steps of ten seconds leaves, from 22:00 to 06:00, as the answers of
-// docs/telemetry.md know it: from 02:00 on rank 2 waits for rank 1, steps give fewer tokens, and the loss
-// jumped once.
+// docs/telemetry.md know it: from 02:00 on rank 2 waits for rank 1, steps give fewer tokens, and the loss jumped once.
 func night(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -106,8 +105,7 @@ func rows[R any](t *testing.T, dir, name string) []R {
 	return out
 }
 
-// TestTables: every line of a run is a row, with its values; what a run was writing when it was ended is
-// left out.
+// TestTables: every line of a run is a row, with its values; what a run was writing when it was ended is left out.
 func TestTables(t *testing.T) {
 	dir, out := night(t), t.TempDir()
 	f, err := os.OpenFile(filepath.Join(dir, "metrics.jsonl"), os.O_APPEND|os.O_WRONLY, 0)

@@ -179,8 +179,7 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 	return o.vacant(args[1])
 }
 
-// convert makes dst of src, whatever the two are: by way of a Hugging Face directory, unless one of them is
-// one.
+// convert makes dst of src, whatever the two are: by way of a Hugging Face directory, unless one of them is one.
 func (o *conversion) convert(c *cobra.Command, src, dst string) error {
 	if folder(src) && !foreign(src) && !quant.IsAdapter(src) {
 		if err := trained.Whole(src); err != nil {
@@ -301,8 +300,7 @@ func foreign(path string) bool {
 		torch.IsDCP(path) || torch.MegatronDir(path) != "" || torch.DeepSpeedDir(path) != ""
 }
 
-// openTorch opens what PyTorch or Megatron has saved, of the model of a directory, and says on w what is
-// dropped.
+// openTorch opens what PyTorch or Megatron has saved, of the model of a directory, and says on w what is dropped.
 func openTorch(w io.Writer, path, like string) (checkpoint.Source, error) {
 	if dir := torch.MegatronDir(path); dir != "" {
 		src, dropped, err := torch.OpenMegatron(dir, like)

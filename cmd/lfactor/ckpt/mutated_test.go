@@ -105,9 +105,9 @@ var mutations = map[string]func(d *damaged, name string, r *rand.Rand) int{
 	"cut": func(d *damaged, _ string, r *rand.Rand) int { return 1 + r.IntN(400) },
 }
 
-// TestDamagedFolders: a folder with a tensor that is missing, of no layer, misshapen, of codes, not finite or cut is converted
-// to no form, also where no logits are compared: the error is one of a checkpoint, of exit code 6. With -long there
-// are 10,000.
+// TestDamagedFolders: a folder with a tensor that is missing, of no layer, misshapen, of codes, not finite or cut
+// is converted to no form, also where no logits are compared: the error is one of a checkpoint, of exit code 6.
+// With -long there are 10,000.
 func TestDamagedFolders(t *testing.T) {
 	t.Parallel()
 	count := 280

@@ -16,13 +16,12 @@ import (
 	"github.com/lfactor/lfactor/dataset/hdf5"
 )
 
-// Recordings in files of HDF5: those of robomimic and LIBERO, whose groups data/demo_N are episodes, and
-// ALOHA's, of which each file is one. A data set is a file, or a folder of files. Columns are called as
-// LeRobot calls them: obs/agentview_rgb is observation.images.agentview_rgb, observations/qpos is
-// observation.qpos, actions are action. A state may be several columns one behind the other, with "+"
-// between their names; without one that is called observation.state it is what these sets usually take. All
-// numbers are read once when a set is opened, for its statistics, which it does not have. Source: robomimic,
-// docs/datasets/overview; LIBERO; tonyzhaozh/act.
+// Recordings in files of HDF5: those of robomimic and LIBERO, whose groups data/demo_N are episodes, and ALOHA's,
+// of which each file is one. A data set is a file, or a folder of files. Columns are called as LeRobot calls them:
+// obs/agentview_rgb is observation.images.agentview_rgb, observations/qpos is observation.qpos, actions are action.
+// A state may be several columns one behind the other, with "+" between their names; without one that is
+// called observation.state it is what these sets usually take. All numbers are read once when a set is opened,
+// for its statistics, which it does not have. Source: robomimic, docs/datasets/overview; LIBERO; tonyzhaozh/act.
 var _ = registerRobots("hdf5",
 	"recordings of robots in files of HDF5, as robomimic, LIBERO and ALOHA have them: a file, or a folder of them",
 	opener{isHDF5, func(path string, o dataset.Options) (Robots, error) { return openHDF5(path, o) }}, writeHDF5)

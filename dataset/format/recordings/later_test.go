@@ -8,9 +8,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// TestLaterFrames: frames that come later are read with a frame, every second step, with their pictures; the
-// last one of an episode stands for those behind it, which are counted. The task stays that of the present
-// step.
+// TestLaterFrames: frames that come later are read with a frame, every second step, with their pictures;
+// the last one of an episode stands for those behind it, which are counted. The task stays that of the present step.
 func TestLaterFrames(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, WriteRobot(dir, RobotTop(10, 1), recorded()))
@@ -40,8 +39,8 @@ func TestLaterFrames(t *testing.T) {
 	}
 }
 
-// TestLaterPictures: other recordings come with the pictures of later frames too, which are those of the
-// frames themselves.
+// TestLaterPictures: other recordings come with the pictures of later frames too, which are those of
+// the frames themselves.
 func TestLaterPictures(t *testing.T) {
 	for path, keys := range map[string]dataset.RobotKeys{hdf5Dir + "robomimic.hdf5": {},
 		mcapDir + "zstd.mcap": mcapKeys} {

@@ -19,10 +19,9 @@ import (
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
-// LeRobot's data sets, versions 2.0, 2.1 and 3.0: tables of frames in Parquet, and videos beside them. A
-// document is an episode: one part "json" with its length, rate, tasks, where its videos lie, and the rows
-// of its frames. Paths come from meta/info.json. Source: huggingface/lerobot, "LeRobotDataset v3.0".
-// In the words of the field: embodiment.
+// LeRobot's data sets, versions 2.0, 2.1 and 3.0: tables of frames in Parquet, and videos beside them. A document is an
+// episode: one part "json" with its length, rate, tasks, where its videos lie, and the rows of its frames. Paths come
+// from meta/info.json. Source: huggingface/lerobot, "LeRobotDataset v3.0". In the words of the field: embodiment.
 var _ = dataset.Register(dataset.Format{
 	Name: "lerobot",
 	Doc:  "LeRobot data sets of versions 2 and 3: a folder with meta/info.json",

@@ -151,8 +151,8 @@ func TestLeRobotBad(t *testing.T) {
 	require.Contains(t, bad.Reason, "episode 4: its table is missing")
 }
 
-// TestRoundTripClaims holds LeRobot to formattest.RoundTrip, and FuzzPaths its patterns of paths to what lies below a
-// folder.
+// TestRoundTripClaims holds LeRobot to formattest.RoundTrip, and FuzzPaths its patterns of paths to what lies
+// below a folder.
 func TestRoundTripClaims(t *testing.T) {
 	n := 0
 	for _, f := range dataset.Formats() {

@@ -67,9 +67,8 @@ func ConvertRobots(ctx context.Context, src, dst string, keys dataset.RobotKeys,
 	return x.r, nil
 }
 
-// written has write fill a new folder beside dst, which is not there or empty, and gives it that name. Dst
-// is held meanwhile: another process that means to write it is refused. What lies beside dst under other
-// names stays.
+// written has write fill a new folder beside dst, which is not there or empty, and gives it that name. Dst is held
+// meanwhile: another process that means to write it is refused. What lies beside dst under other names stays.
 func written(dst string, write func(part string) error) error {
 	_, err := os.Stat(dst)
 	mine := err != nil

@@ -44,8 +44,7 @@ func (t *tables) get(path string) (format.Records, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A table that falls out is not closed, since others may be reading it; the pool of open files bounds
-	// those.
+	// A table that falls out is not closed, since others may be reading it; the pool of open files bounds those.
 	t.open = append([]openTable{{path, r}}, t.open[:min(len(t.open), tablesMax-1)]...)
 	return r, nil
 }

@@ -15,14 +15,13 @@ import (
 	"github.com/lfactor/lfactor/dataset/mcap"
 )
 
-// Recordings in files of MCAP, as ROS 2 writes its bags: each file is an episode, and a data set is a
-// file, or a folder of files. Topics are columns: /camera/top/image_raw, of pictures, is
-// observation.images.camera.top.image_raw, and /joint_states is joint_states. A column of numbers has
-// those of its messages that are no whole numbers, without their headers, of sensor_msgs/JointState the
-// positions; joint_states.velocity is a field by itself. A state may be several columns one behind the
-// other, with "+" between their names. Messages come when they come, and frames at equal distances: each
-// has the last message of every topic at or before its time in the recording, from the time on at which
-// all topics have been heard. The task is the last text of /task, or the file's name.
+// Recordings in files of MCAP, as ROS 2 writes its bags: each file is an episode, and a data set is a file, or a
+// folder of files. Topics are columns: /camera/top/image_raw, of pictures, is observation.images.camera.top.image_raw,
+// and /joint_states is joint_states. A column of numbers has those of its messages that are no whole numbers,
+// without their headers, of sensor_msgs/JointState the positions; joint_states.velocity is a field by itself.
+// A state may be several columns one behind the other, with "+" between their names. Messages come when they come,
+// and frames at equal distances: each has the last message of every topic at or before its time in the recording,
+// from the time on at which all topics have been heard. The task is the last text of /task, or the file's name.
 var _ = registerRobots("mcap",
 	"recordings of robots in files of MCAP, as bags of ROS 2 are: a file, or a folder of them",
 	opener{isMCAP, func(path string, o dataset.Options) (Robots, error) { return openMCAP(path, o) }}, writeMCAP)
@@ -32,8 +31,7 @@ func mcapNames(path string) []string { return filesIn(path, ".mcap") }
 
 func isMCAP(path string) bool { return len(mcapNames(path)) > 0 }
 
-// HasMessages reports whether recordings are messages that come when they come, and not frames at equal
-// distances.
+// HasMessages reports whether recordings are messages that come when they come, and not frames at equal distances.
 func HasMessages(path string) bool { return isMCAP(path) }
 
 // filesIn are a file, or those of a folder, with some endings, in order of their names.

@@ -13,8 +13,7 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// depthDefinition is that of sensor_msgs/Image without its header, and depthMessage one of a pixel of 16
-// bits.
+// depthDefinition is that of sensor_msgs/Image without its header, and depthMessage one of a pixel of 16 bits.
 const depthDefinition = "uint32 height\nuint32 width\nstring encoding\nuint8 is_bigendian\nuint32 step\nuint8[] data\n"
 
 var depthMessage = []byte("\x00\x01\x00\x00" + "\x01\x00\x00\x00" + "\x01\x00\x00\x00" + "\x06\x00\x00\x0016UC1\x00" +
@@ -92,8 +91,7 @@ func TestMCAPCameras(t *testing.T) {
 	require.ErrorContains(t, err, "not read: topic /depth/image of")
 }
 
-// TestMCAPNames: two topics that give one column name are an error where it is named, and no choice between
-// them.
+// TestMCAPNames: two topics that give one column name are an error where it is named, and no choice between them.
 func TestMCAPNames(t *testing.T) {
 	w := mcap.NewWriter()
 	for time := range int64(3) {

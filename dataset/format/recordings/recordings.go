@@ -13,9 +13,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// recordings are what data sets have in common that are no tables of LeRobot's: episodes of steps, one
-// behind the other, whose numbers are read when a set is opened, for the statistics that it does not
-// have.
+// recordings are what data sets have in common that are no tables of LeRobot's: episodes of steps, one behind the
+// other, whose numbers are read when a set is opened, for the statistics that it does not have.
 type recordings struct {
 	path, print string
 	o           dataset.Options

@@ -105,8 +105,7 @@ func encodeQ80(out []byte, x []float32) []byte {
 	return out
 }
 
-// encodeQ40 makes a block: the number of largest magnitude becomes -8, the others are rounded down behind
-// half a step.
+// encodeQ40 makes a block: the number of largest magnitude becomes -8, the others are rounded down behind half a step.
 func encodeQ40(out []byte, x []float32) []byte {
 	d := peak(x) / -8
 	return appendCodes(appendHalf(out, d), x, 4, inverse(d), 0, 8.5)

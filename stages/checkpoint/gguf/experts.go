@@ -9,8 +9,7 @@ import (
 )
 
 // experts are the names of a mixture's parts in a layer of Hugging Face's, where * is an expert's number,
-// and the keys of its configuration. llama.cpp keeps the experts of a layer in one tensor for each of
-// three matrices.
+// and the keys of its configuration. llama.cpp keeps the experts of a layer in one tensor for each of three matrices.
 type experts struct {
 	router           string
 	each             [3]string // gate, up and down

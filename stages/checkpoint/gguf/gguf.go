@@ -6,8 +6,7 @@
 // makes one of a directory. Nothing in a file is trusted: counts and lengths are held to the bytes that are
 // there before anything is allocated, and a fault is a [checkpoint.Error] with file, tensor and offset.
 //
-// The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; blocks: ggml-quants.c of the same
-// repository.
+// The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; blocks: ggml-quants.c of the same repository.
 package gguf
 
 import (

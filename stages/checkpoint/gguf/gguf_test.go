@@ -180,9 +180,8 @@ func small(t testing.TB) []byte {
 	return b
 }
 
-// TestDamaged: of files that are cut short, or have bytes changed, none panics or takes more memory than
-// the file has, and every fault is a *checkpoint.Error with the place. What is read all the same has
-// tensors inside the file.
+// TestDamaged: of files that are cut short, or have bytes changed, none panics or takes more memory than the file has,
+// and every fault is a *checkpoint.Error with the place. What is read all the same has tensors inside the file.
 func TestDamaged(t *testing.T) {
 	whole := small(t)
 	check := func(b []byte) error {

@@ -26,8 +26,7 @@ func within(x, low, high int) int { return max(low, min(high, x)) }
 
 func abs(x float32) float32 { return float32(math.Abs(float64(x))) }
 
-// spanSearch says how spanScale looks for a scale: steps scales from (codes+from)/span on, each larger by
-// each.
+// spanSearch says how spanScale looks for a scale: steps scales from (codes+from)/span on, each larger by each.
 type spanSearch struct {
 	most       int // the greatest code
 	from, each float32
@@ -214,8 +213,7 @@ func (s *spans) appendScales(out []byte) []byte {
 	return append(out, b[:]...)
 }
 
-// appendNibbles appends the low four bits of codes: 32 in the low halves of bytes, the next 32 in the high
-// ones.
+// appendNibbles appends the low four bits of codes: 32 in the low halves of bytes, the next 32 in the high ones.
 func appendNibbles(out []byte, codes []int) []byte {
 	for ; len(codes) > 0; codes = codes[64:] {
 		for i := range 32 {

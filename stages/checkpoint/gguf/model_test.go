@@ -135,8 +135,7 @@ func withTokenizer(t testing.TB, dir, name string) *token.Tokenizer {
 // vocabOf is the size of such a tokenizer's vocabulary.
 func vocabOf(t testing.TB, name string) int { return withTokenizer(t, t.TempDir(), name).VocabSize() }
 
-// TestRoundTrip: a model of every family goes to a file and comes back with the same bytes, and the same
-// settings.
+// TestRoundTrip: a model of every family goes to a file and comes back with the same bytes, and the same settings.
 func TestRoundTrip(t *testing.T) {
 	for i := range families {
 		f := &families[i]
@@ -295,8 +294,7 @@ func TestIncomplete(t *testing.T) {
 	}
 }
 
-// TestLlama3Factors: the rule that a tensor of factors follows from is found again, and factors of none
-// refused.
+// TestLlama3Factors: the rule that a tensor of factors follows from is found again, and factors of none refused.
 func TestLlama3Factors(t *testing.T) {
 	rule := map[string]any{"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
 		"high_freq_factor":                 4.0,

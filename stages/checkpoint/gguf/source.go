@@ -30,9 +30,8 @@ type placed struct {
 // dropped are tensors that are not weights, with what they are.
 var dropped = map[string]string{"rope_freqs.weight": "follows from rope_scaling"}
 
-// Open opens a file of a model of a family that is known. Every tensor has a name of Hugging Face, or is
-// known to be none of the model's weights; one that has neither is a *checkpoint.Error, and so is one that
-// is missing.
+// Open opens a file of a model of a family that is known. Every tensor has a name of Hugging Face, or is known to be
+// none of the model's weights; one that has neither is a *checkpoint.Error, and so is one that is missing.
 func Open(path string) (*Model, error) {
 	f, err := OpenFile(path)
 	if err != nil {

@@ -92,8 +92,7 @@ func half(b []byte) float32 { return tensor.F16Value(binary.LittleEndian.Uint16(
 // Products are rounded to float32 before a difference, as ggml's definition has it, whatever the processor
 // could fuse: so the conversions below.
 
-// decodeQ40: a scale, then 32 numbers of four bits, 8 for zero: the low halves of 16 bytes, then the high
-// ones.
+// decodeQ40: a scale, then 32 numbers of four bits, 8 for zero: the low halves of 16 bytes, then the high ones.
 func decodeQ40(y []float32, b []byte) {
 	d := half(b)
 	for i, q := range b[2:18] {
@@ -185,8 +184,7 @@ func decodeQ6K(y []float32, b []byte) {
 	}
 }
 
-// decodeQ2K: 16 parts of 16 numbers of two bits, a scale and a least value of four bits each, then two
-// scales of these.
+// decodeQ2K: 16 parts of 16 numbers of two bits, a scale and a least value of four bits each, then two scales of these.
 func decodeQ2K(y []float32, b []byte) {
 	d, least := half(b[80:]), half(b[82:])
 	for i := range y {

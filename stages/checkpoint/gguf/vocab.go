@@ -59,8 +59,7 @@ func (m *merge) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// vocabulary makes the metadata of the tokenizer: from tokenizer.model where there is one, else from
-// tokenizer.json.
+// vocabulary makes the metadata of the tokenizer: from tokenizer.model where there is one, else from tokenizer.json.
 func (e *exporter) vocabulary() error {
 	v := &vocabulary{}
 	conf, err := e.tokenizerConfig()

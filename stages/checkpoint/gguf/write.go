@@ -89,9 +89,8 @@ func appendValue(b []byte, v any) []byte {
 	return b
 }
 
-// writeFile writes a file under a temporary name, which it loses when all is there. fill gives a tensor's
-// bytes to put, in order, of several tensors at a time. Of a conversion that was interrupted it writes what
-// j has not.
+// writeFile writes a file under a temporary name, which it loses when all is there. fill gives a tensor's bytes to put,
+// in order, of several tensors at a time. Of a conversion that was interrupted it writes what j has not.
 func writeFile(j *checkpoint.Journal, path string, meta []pair, tensors []Tensor, fill func(t *Tensor,
 	put func([]byte) error) error) error {
 	f := checkpoint.FixedFile(path, head(meta, tensors))

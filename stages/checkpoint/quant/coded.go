@@ -11,9 +11,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// Coded is a matrix [Rows Cols] in whole numbers of four bits: the number at row r and column c is
-// (code - zero)·scale, with the zero and the scale of column group c/Group of the row, or of the group that an
-// order puts the column into.
+// Coded is a matrix [Rows Cols] in whole numbers of four bits: the number at row r and column c is (code - zero)·scale,
+// with the zero and the scale of column group c/Group of the row, or of the group that an order puts the column into.
 type Coded struct {
 	Rows, Cols, Group int
 	codes             []byte   // two a byte, low bits first, in rows

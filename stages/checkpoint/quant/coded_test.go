@@ -28,9 +28,8 @@ func randomCoded(t *testing.T, rows, cols, group int) *Coded {
 	return c
 }
 
-// TestRecode: matrices in codes are written in GPTQ's and AWQ's layouts, whole or a few rows at a time, and
-// what reads those gives the numbers of the codes; others stay, and one that was changed has its new
-// numbers.
+// TestRecode: matrices in codes are written in GPTQ's and AWQ's layouts, whole or a few rows at a time,
+// and what reads those gives the numbers of the codes; others stay, and one that was changed has its new numbers.
 func TestRecode(t *testing.T) {
 	for _, form := range []string{"gptq", "awq"} {
 		src := quantSource(t, checkpoint.BF16)

@@ -143,8 +143,7 @@ type renamed struct {
 
 func (r renamed) Tensors() []checkpoint.Info { return r.infos }
 
-// TestDequantizedRefused: scales that do not fit their matrix, and forms that cannot be read, are said by
-// name.
+// TestDequantizedRefused: scales that do not fit their matrix, and forms that cannot be read, are said by name.
 func TestDequantizedRefused(t *testing.T) {
 	fp8 := []checkpoint.Info{{Name: "a.weight", DType: checkpoint.F8E4M3, Shape: []int{200, 300}}, {Name: "a.weight_scale_inv",
 		DType: checkpoint.F32, Shape: []int{2, 2}}}

@@ -124,8 +124,7 @@ func (m *Merging) Tensors() (out []checkpoint.Info) {
 	return out
 }
 
-// additionOf takes the name of an addition's first matrix apart; up is the name of its second, "" for any
-// other tensor.
+// additionOf takes the name of an addition's first matrix apart; up is the name of its second, "" for any other tensor.
 func additionOf(name string) (module, up string, table bool) {
 	if module, ok := strings.CutSuffix(name, loraDown); ok {
 		return module, module + loraUp, false
@@ -278,8 +277,7 @@ func narrow(d checkpoint.DType, v []float32, dst []byte) error {
 	return nil
 }
 
-// add adds the part of a box of the tensor as it lies in the base: sums are taken in float64, and rounded
-// once.
+// add adds the part of a box of the tensor as it lies in the base: sums are taken in float64, and rounded once.
 func (a *addition) add(w []float32, rows, cols [2]int) {
 	width := cols[1] - cols[0]
 	sums := make([]float64, width)

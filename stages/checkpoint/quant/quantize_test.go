@@ -129,8 +129,7 @@ func TestQuantizeInfinite(t *testing.T) {
 		"a.weight: malformed: it has numbers that are not finite")
 }
 
-// TestToSmall: every number of FP8 and of four bits is itself, and numbers between go to the nearest,
-// ties to even.
+// TestToSmall: every number of FP8 and of four bits is itself, and numbers between go to the nearest, ties to even.
 func TestToSmall(t *testing.T) {
 	for b := range 256 {
 		if b&127 != 127 {

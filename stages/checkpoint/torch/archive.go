@@ -19,8 +19,7 @@ const (
 	entriesMax = 1 << 20   // of an archive
 )
 
-// archive is a file of torch.save, or a part of one: a ZIP of a pickle and of storages, none of them
-// compressed.
+// archive is a file of torch.save, or a part of one: a ZIP of a pickle and of storages, none of them compressed.
 type archive struct {
 	path    string
 	r       io.ReaderAt

@@ -144,8 +144,7 @@ func findSpread(g *gpt, d *DCP, all [][][]*bucket, at map[string][]int) (*spread
 	return nil, nil
 }
 
-// flatParam is a parameter of a chunk: rectangles of a tensor that may be of all layers, which follow each
-// other.
+// flatParam is a parameter of a chunk: rectangles of a tensor that may be of all layers, which follow each other.
 type flatParam struct {
 	name   string
 	layer  int // -1 for none
@@ -153,8 +152,8 @@ type flatParam struct {
 	copied bool // another rank has it, too, and is the one to be read
 }
 
-// layerOrders are those in which Megatron's modules make the parameters of a dense layer: its own, and
-// Transformer Engine's.
+// layerOrders are those in which Megatron's modules make the parameters of a dense layer: its own,
+// and Transformer Engine's.
 var layerOrders = func() [][]string {
 	const norm1, norm2 = "self_attention.linear_qkv.layer_norm_weight", "mlp.linear_fc1.layer_norm_weight"
 	attention := []string{"self_attention.linear_proj.weight", "self_attention.linear_proj.bias"}

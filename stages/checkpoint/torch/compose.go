@@ -7,10 +7,9 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// Megatron keeps a model under names of its own: query, key and value of a group of heads in one matrix,
-// gate and up in one, the layers of a model stacked along a first axis, experts along the next. A link says
-// which rows of which of its tensors a tensor of Hugging Face is made of; the same links, turned round, say
-// what its tensors are made of.
+// Megatron keeps a model under names of its own: query, key and value of a group of heads in one matrix, gate and up in
+// one, the layers of a model stacked along a first axis, experts along the next. A link says which rows of which of its
+// tensors a tensor of Hugging Face is made of; the same links, turned round, say what its tensors are made of.
 
 // piece is so many rows of a tensor, behind indexes of its first axes.
 type piece struct {

@@ -17,9 +17,8 @@ type dcpPart struct {
 // partName is the file of the parts that a rank writes.
 func partName(rank int) string { return fmt.Sprintf("__%d_0.distcp", rank) }
 
-// WriteDCP writes the tensors of src as a directory of torch.distributed.checkpoint, each as one part. The
-// metadata is written last: before, the directory is none. Of a conversion that was interrupted it writes
-// what j has not.
+// WriteDCP writes the tensors of src as a directory of torch.distributed.checkpoint, each as one part. The metadata is
+// written last: before, the directory is none. Of a conversion that was interrupted it writes what j has not.
 func WriteDCP(j *checkpoint.Journal, dir string, src checkpoint.Source) error {
 	files, err := planDCP(dir, src, nil, whole1)
 	if err != nil {
@@ -190,8 +189,7 @@ func metadata(tensors []checkpoint.Info, entries []dcpEntry) ([]byte, error) {
 	return p.b, failed
 }
 
-// properties is a TensorProperties: type, layout, whether gradients are wanted, order in memory, pinned or
-// not.
+// properties is a TensorProperties: type, layout, whether gradients are wanted, order in memory, pinned or not.
 func (p *pickler) properties(dtype global) {
 	p.global(global{dcpMetadata, "TensorProperties"})
 	p.op(')', 0x81, '(')

@@ -431,8 +431,7 @@ func (z *zero) third(s *flatSource, kind string, groups [][]zeroParam, ranks []*
 	return nil
 }
 
-// rest adds parameters that did not learn, and other names of those that are shared; of their moments there
-// are none.
+// rest adds parameters that did not learn, and other names of those that are shared; of their moments there are none.
 func (z *zero) rest(a *archive, d *dict, out map[string]*flatSource) error {
 	s := out["fp32"]
 	if frozen, _ := d.get("frozen_param_shapes").(*dict); frozen != nil && len(frozen.keys) > 0 {

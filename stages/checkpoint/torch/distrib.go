@@ -153,9 +153,8 @@ func (b *archive) worlds(d *dict, buffer int64) (*worlds, error) {
 	return out, nil
 }
 
-// spread takes the kind that is wanted of each parameter from vectors. Where they are buckets, which may be
-// filled up and whose parameters need not be aligned, it lies at the first place where its float32 copy is
-// the weight.
+// spread takes the kind that is wanted of each parameter from vectors. Where they are buckets, which may be filled up
+// and whose parameters need not be aligned, it lies at the first place where its float32 copy is the weight.
 func (l *legacy) spread(a, b *archive, w *worlds, names []string, weights, out map[string]*view) error {
 	kind := l.kind
 	if kind == masters {

@@ -313,8 +313,7 @@ func (l *legacy) take(r legacyRank, name string, t *view, first int) error {
 		}
 		key += base
 	}
-	// Transformer Engine's layers have the whole of latent attention's first products, Megatron's own cut
-	// them
+	// Transformer Engine's layers have the whole of latent attention's first products, Megatron's own cut them
 	whole := !cutByTensor(base) && !strings.HasSuffix(base, "_down_proj.weight") || slices.Equal(t.shape, l.want[key])
 	sections := l.g.sections(base)
 	switch {

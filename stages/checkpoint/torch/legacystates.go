@@ -13,8 +13,7 @@ var errNotKept = errors.New("it keeps nothing of that kind")
 // errDistributed is that an optimizer keeps its state in distribFile.
 var errDistributed = errors.New("its optimizer is distributed")
 
-// keptGroup is a group of parameters of an optimizer that is not distributed: which they are, and the state
-// of each.
+// keptGroup is a group of parameters of an optimizer that is not distributed: which they are, and the state of each.
 type keptGroup struct {
 	undecayed, expert bool
 	params            []any

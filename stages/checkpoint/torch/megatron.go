@@ -185,11 +185,10 @@ func ofVocabulary(key string) bool {
 	return strings.HasSuffix(key, "word_embeddings.weight") || strings.HasSuffix(key, "output_layer.weight")
 }
 
-// WriteMegatron writes the tensors of a Hugging Face directory as Megatron's torch_dist, a release below
-// dir, with layers stacked. Rows of the vocabulary are filled up to a multiple of divisible by the last
-// one. Each part of a tensor that a rank of grid has lies in a file of that rank. With st, which may be
-// nil, what an optimizer keeps comes with it, as Megatron's distributed optimizer writes it
-// fully_reshardable, and one that is not distributed.
+// WriteMegatron writes the tensors of a Hugging Face directory as Megatron's torch_dist, a release below dir,
+// with layers stacked. Rows of the vocabulary are filled up to a multiple of divisible by the last one. Each part of a
+// tensor that a rank of grid has lies in a file of that rank. With st, which may be nil, what an optimizer keeps comes
+// with it, as Megatron's distributed optimizer writes it fully_reshardable, and one that is not distributed.
 func WriteMegatron(j *checkpoint.Journal, dir string, src checkpoint.Source, like string, divisible int,
 	grid Grid, st *States) error {
 	g, err := readGPT(like)

@@ -18,8 +18,7 @@ import (
 
 var long = flag.Bool("long", false, "all mutated files, not a part of them")
 
-// content is all that a directory gives: names, types, shapes and bytes of weights and of what an optimizer
-// keeps.
+// content is all that a directory gives: names, types, shapes and bytes of weights and of what an optimizer keeps.
 func content(dir, like string) (out []byte, err error) {
 	var src checkpoint.Source
 	var st *States

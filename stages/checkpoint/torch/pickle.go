@@ -52,8 +52,7 @@ func show(v any) string {
 	return fmt.Sprintf("a value of another kind (%T)", v)
 }
 
-// get is the value of a key that is a text, nil for none; of a key that is there twice the last, as in
-// Python.
+// get is the value of a key that is a text, nil for none; of a key that is there twice the last, as in Python.
 func (d *dict) get(key string) any {
 	for i := len(d.keys) - 1; i >= 0; i-- {
 		if d.keys[i] == any(key) {

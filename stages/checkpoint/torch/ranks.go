@@ -269,8 +269,7 @@ func (g *gpt) cutter(x Grid) func(t checkpoint.Info) []dcpPart {
 	}
 }
 
-// split cuts parts along an axis into n equal ones, whose files are so much behind; an axis that is no
-// multiple stays.
+// split cuts parts along an axis into n equal ones, whose files are so much behind; an axis that is no multiple stays.
 func split(parts []dcpPart, axis, n int, file func(i int) int) (out []dcpPart) {
 	for _, p := range parts {
 		size := p.box[axis][1] - p.box[axis][0]

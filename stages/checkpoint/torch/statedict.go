@@ -57,9 +57,8 @@ func IsDir(dir string) bool {
 // nests are the keys under which a training's file has the model, in the order in which they are looked for.
 var nests = []string{"state_dict", "model", "module", "model_state_dict"}
 
-// Open opens a file of torch.save, or a directory with pytorch_model.bin or its shards. A dictionary of
-// tensors is read as it is; of one without any, the part under state_dict, model, module or
-// model_state_dict.
+// Open opens a file of torch.save, or a directory with pytorch_model.bin or its shards. A dictionary of tensors is read
+// as it is; of one without any, the part under state_dict, model, module or model_state_dict.
 func Open(path string) (checkpoint.Source, error) {
 	s := &source{path: path, infos: map[string]checkpoint.Info{}, of: map[string]held{}}
 	info, err := os.Stat(path)

@@ -96,8 +96,7 @@ func TestWrites(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// TestSumsOfParts: the sums of an archive's entries are those of their bytes, of a tensor in several parts
-// too.
+// TestSumsOfParts: the sums of an archive's entries are those of their bytes, of a tensor in several parts too.
 func TestSumsOfParts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), singleName)
 	big := checkpoint.Info{Name: "big", DType: checkpoint.F32, Shape: []int{3, 1 << 20}, Bytes: 12 << 20}
