@@ -31,10 +31,11 @@ func Attach(ctx context.Context, client *control.Client, job string, out, errs i
 			})
 		})()
 	}
+	shown := map[string]io.Writer{"stdout": Visible(out, "\r"), "stderr": Visible(errs, "\r")}
 	text, err := user.Follow(follow, client, job, func(o user.Output) {
-		w := errs
-		if o.Stream == "stdout" {
-			w = out
+		w := shown[o.Stream]
+		if w == nil {
+			w = shown["stderr"]
 		}
 		_, _ = w.Write(o.Data) // whoever reads may have gone; the job goes on
 	}, func(err error) {

@@ -85,6 +85,7 @@ func status() *cobra.Command {
 }
 
 func printStatus(w io.Writer, name string, s head.Status) {
+	w = cli.Visible(w, "")
 	fmt.Fprintf(w, "cluster %s  head %s (pid %d, up %v, lfactor %s)\n", name, s.Head, s.Pid,
 		time.Since(s.Up).Round(time.Second), s.Version)
 	for _, x := range s.Heads {

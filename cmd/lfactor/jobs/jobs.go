@@ -59,7 +59,7 @@ func ps() *cobra.Command {
 		}
 		return cli.Emit(c, jobs, func(w io.Writer) {
 			t := cli.TextTable("job", "state", "run", "user", "hosts", "processes", "restarts", "since", "why")
-			t.SetOutputMirror(w)
+			t.SetOutputMirror(cli.Visible(w, ""))
 			for _, j := range jobs {
 				t.AppendRow([]any{j.ID, j.State, j.Spec.Name, j.Spec.User, strings.Join(j.Hosts, " "),
 					j.Spec.Procs, j.Restarts, time.Since(since(j)).Round(time.Second), j.Why})
@@ -179,7 +179,9 @@ type Line struct {
 	Text   string `json:"text"`
 }
 
-func (l Line) print(w io.Writer) { fmt.Fprintf(w, "%s %d│ %s\n", l.Host, l.Proc, l.Text) }
+func (l Line) print(w io.Writer) {
+	fmt.Fprintf(cli.Visible(w, ""), "%s %d│ %s\n", l.Host, l.Proc, l.Text)
+}
 
 // finish prints what -o json holds back until the end.
 func finish(c *cobra.Command, form string, lines []Line) error {
@@ -235,7 +237,7 @@ func events() *cobra.Command {
 				continue
 			}
 			if err := cli.EmitAs(c.OutOrStdout(), form, e, func(w io.Writer) {
-				fmt.Fprintf(w, "%5d  %s  %-8s %s\n", e.N, e.Time.Local().Format("01-02 15:04:05.000"), e.Kind, e.Text)
+				fmt.Fprintf(cli.Visible(w, ""), "%5d  %s  %-8s %s\n", e.N, e.Time.Local().Format("01-02 15:04:05.000"), e.Kind, e.Text)
 			}); err != nil {
 				return err
 			}
