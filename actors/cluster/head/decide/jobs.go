@@ -384,10 +384,13 @@ func (j *Job) peers() map[int]control.Peer {
 }
 
 // tellAll sends all processes of a job where the others are.
-func (h *Head) tellAll(j *Job) {
+func (h *Head) tellAll(j *Job) { h.tellPeers(j, "") }
+
+// tellPeers sends the processes of a job on a host, "" for all, where the others are. Who knows it takes no notice.
+func (h *Head) tellPeers(j *Job, host string) {
 	peers := j.peers()
 	for n, p := range j.Procs {
-		if p.alive() {
+		if p.alive() && j.State == Running && (host == "" || p.Host == host) {
 			h.to(p.Host, control.Message{Kind: control.Peers, Job: j.ID, Proc: n, Gen: p.Gen,
 				Epoch: j.Epoch, Peers: peers})
 		}

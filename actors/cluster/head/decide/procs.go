@@ -267,6 +267,7 @@ func (h *Head) match(a *agent, have []control.Proc) {
 				h.procEnded(j, n, "is gone: its agent on "+a.Name+" does not have it", -1)
 			}
 		}
+		h.tellPeers(j, a.Name) // the head before may have ended before it said so
 		if lead := &j.Procs[0]; lead.Host == a.Name && lead.alive() {
 			for n := range j.Procs[1:] {
 				h.tellState(j, n+1)
