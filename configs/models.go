@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"bytes"
 	"embed"
 	"errors"
 	"fmt"
@@ -207,7 +208,9 @@ func (l *loader) hfDir(dir string) {
 	if unread := hf.Decode(l, file, text); len(unread) > 0 {
 		l.c.Notices = append(l.c.Notices, file+": not read: "+strings.Join(unread, ", "))
 	}
-	if hf.OwnHead(dir) {
-		l.Add(source.ModelKeys+".tie_word_embeddings", source.ScalarNode("false"), source.Origin{Layer: source.LayerModel, File: file})
+	says := func(tied string) bool { return bytes.Contains(text, []byte(`"tie_word_embeddings": `+tied)) }
+	if (says("true") || !says("false")) && hf.OwnHead(dir) {
+		l.Add(source.ModelKeys+".tie_word_embeddings", source.ScalarNode("false"),
+			source.Origin{Layer: source.LayerModel, File: file})
 	}
 }

@@ -54,7 +54,8 @@ func OwnHead(dir string) bool {
 			}
 		}
 	}
-	return head.file != "" && table.file != "" && !same(head, table)
+	beside := strings.HasPrefix(table.name, strings.TrimSuffix(head.name, "lm_head.weight")) // else it is of another part
+	return head.file != "" && table.file != "" && beside && !same(head, table)
 }
 
 // header reads the header of a safetensors file; data is where the tensors begin.

@@ -88,8 +88,8 @@ func (r *Rope) Check() error {
 		"yarn, longrope", r.Type)
 }
 
-// Edge is the length beyond which dynamic and longrope positions of a sequence change, 0 for other types and where Length
-// is beyond it already.
+// Edge is the length beyond which dynamic and longrope positions of a sequence change, 0 for other types and where
+// Length is beyond it already.
 func (r *Rope) Edge() int {
 	edge := map[string]int{"dynamic": r.Max, "longrope": r.Original}[r.Type]
 	if r.Length > edge {

@@ -19,8 +19,8 @@ const (
 // String ends the sentence that says what cannot be done.
 func (u AdapterUse) String() string { return [...]string{"added to weights", "served"}[u] }
 
-// adapterKey says what becomes of a key of PEFT's LoraConfig for each use: + acts, . changes nothing that a saved adapter
-// computes, and - is refused unless its value is one of off, which switch it off.
+// adapterKey says what becomes of a key of PEFT's LoraConfig for each use: + acts, . changes nothing that a saved
+// adapter computes, and - is refused unless its value is one of off, which switch it off.
 type adapterKey struct {
 	uses string // of Merged and Served
 	why  string // of a refusal, or why nothing changes
@@ -65,9 +65,11 @@ var adapterKeys = map[string]adapterKey{
 	"lora_ga_config":    {uses: "..", why: "init_lora_weights switches it on"},
 	"monteclora_config": {uses: "..", why: "PEFT merges the means, and samples in training alone"},
 	"qalora_group_size": {uses: "..", why: "use_qalora switches it on"},
-	"megatron_config":   {uses: "..", why: "it is how PEFT shards"}, "megatron_core": {uses: "..", why: "it is how PEFT shards"},
-	"runtime_config": {uses: "..", why: "it is where PEFT computes"}, "revision": {uses: "..", why: "the base is named here"},
-	"task_type": {uses: "..", why: "it is PEFT's class"}, "auto_mapping": {uses: "..", why: "it is PEFT's class"},
+	"megatron_config":   {uses: "..", why: "it is how PEFT shards"},
+	"megatron_core":     {uses: "..", why: "it is how PEFT shards"},
+	"runtime_config":    {uses: "..", why: "it is where PEFT computes"},
+	"revision":          {uses: "..", why: "the base is named here"},
+	"task_type":         {uses: "..", why: "it is PEFT's class"}, "auto_mapping": {uses: "..", why: "it is PEFT's class"},
 	"peft_version": {uses: "..", why: "it is who wrote the file"},
 	"lora_dtype":   {uses: "..", why: adapterTrained}, "lorap_lr_ratio": {uses: "..", why: adapterTrained},
 	"lorap_emb_lr": {uses: "..", why: adapterTrained},

@@ -19,9 +19,9 @@ type cast struct {
 	loose bool
 }
 
-// Cast shows the tensors of src that are F32, F16 or BF16 in one of these types, rounded to nearest even;
-// others stay as they are. Those with one of full in their names are shown in F32. A number that is too large for F16 is an
-// error of who reads it.
+// Cast shows the tensors of src that are F32, F16 or BF16 in one of these types, rounded to nearest even; others stay
+// as they are. Those with one of full in their names are shown in F32. A number that is too large for F16 is an error
+// of who reads it.
 func Cast(src Source, to string, full ...string) (Source, error) {
 	c := &cast{Source: src, from: map[string]Info{}, to: map[string]DType{}}
 	as := DType(strings.ToUpper(to))

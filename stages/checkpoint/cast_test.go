@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCast: a number beyond float16 is an error and no infinity, parts that stay in full are float32, and what is not finite
-// is found in whatever box is read.
+// TestCast: a number beyond float16 is an error and no infinity, parts that stay in full are float32, and what is not
+// finite is found in whatever box is read.
 func TestCast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.safetensors")
 	w, err := newPlacedFile(OS, path, []Info{{Name: "gate.weight", DType: F32, Shape: []int{2}},

@@ -124,8 +124,8 @@ func (g *Generator) Reset() {
 	g.past, g.next, g.fed = 0, 0, nil
 }
 
-// lengthen has positions that depend on the length of a sequence follow one of n tokens, until the function that it gives
-// is called: as transformers' dynamic_rope_update does in every forward pass.
+// lengthen has positions that depend on the length of a sequence follow one of n tokens, until the function that it
+// gives is called: as transformers' dynamic_rope_update does in every forward pass.
 func (g *Generator) lengthen(n int) func() {
 	s := &g.m.Spec
 	before, local := s.Rope.Length, s.LocalRope.Length

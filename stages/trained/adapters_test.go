@@ -40,9 +40,9 @@ func TestAdaptersMerged(t *testing.T) {
 	}
 }
 
-// TestAdaptersDrawn: 320 adapters drawn over eight models (bench/golden/peft_drawn.py) are merged to logits that PEFT gives,
-// or refused with a reason. It wants Python with PEFT and transformers, named by LFACTOR_PYTHON or python3; LFACTOR_DRAWN is
-// the count and the seed. With -v each refusal is told.
+// TestAdaptersDrawn: 320 adapters drawn over eight models (bench/golden/peft_drawn.py) are merged to logits that PEFT
+// gives, or refused with a reason. It wants Python with PEFT and transformers, named by LFACTOR_PYTHON or python3;
+// LFACTOR_DRAWN is the count and the seed. With -v each refusal is told.
 func TestAdaptersDrawn(t *testing.T) {
 	if !*long {
 		t.Skip("320 adapters are held to PEFT with -long")
@@ -86,8 +86,8 @@ func compareAdapters(t *testing.T, dir string) {
 	require.Greater(t, counts["equal"], len(wants)/2)
 }
 
-// mergedAsPEFT merges an adapter, or takes a model that is whole, and fails the test where the logits are not PEFT's; the
-// error is why it is refused.
+// mergedAsPEFT merges an adapter, or takes a model that is whole, and fails the test where the logits are not PEFT's;
+// the error is why it is refused.
 func mergedAsPEFT(t *testing.T, dir string) error {
 	var want struct {
 		Base   string

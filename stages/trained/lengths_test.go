@@ -14,8 +14,8 @@ import (
 )
 
 // TestPositionsFollowTheSequence: models with dynamic and longrope positions have transformers' logits
-// (bench/golden/rope_lengths.py) of sequences below and above the length at which these change, whatever length a run trained
-// with, at once, and token by token across it; phi3 then computes its keys anew.
+// (bench/golden/rope_lengths.py) of sequences below and above the length at which these change, whatever length a run
+// trained with, at once, and token by token across it; phi3 then computes its keys anew.
 func TestPositionsFollowTheSequence(t *testing.T) {
 	text, err := os.ReadFile("testdata/rope_lengths.json")
 	require.NoError(t, err)

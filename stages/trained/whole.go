@@ -11,8 +11,9 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 )
 
-// Whole holds a Hugging Face directory to its config.json: a tensor that is missing, has another shape, is of no layer, or has
-// codes that cannot be read as numbers is a *checkpoint.Error. Of a model that we have not, nothing is said.
+// Whole holds a Hugging Face directory to its config.json: a tensor that is missing, has another shape, is of no
+// layer, or has codes that cannot be read as numbers is a *checkpoint.Error. Of a model that we have not, nothing is
+// said.
 func Whole(dir string) error {
 	c, err := configs.ReadModel(dir)
 	if err != nil {
@@ -50,7 +51,8 @@ func Whole(dir string) error {
 }
 
 // Parts of names of tensors that transformers keeps in float32 whatever type a model is loaded in, by model_type
-// (_keep_in_fp32_modules_strict of transformers 5.24), and those that it keeps so in float16 alone (_keep_in_fp32_modules).
+// (_keep_in_fp32_modules_strict of transformers 5.24), and those that it keeps so in float16 alone
+// (_keep_in_fp32_modules).
 var (
 	gates    = []string{"e_score_correction_bias", "gate.weight"}
 	inFull32 = map[string][]string{"deepseek_v2": {"gate.weight"}, "deepseek_v3": gates, "deepseek_v32": gates,

@@ -329,8 +329,8 @@ func TestLlama3Factors(t *testing.T) {
 	require.ErrorContains(t, err, "rope_freqs.weight: malformed")
 }
 
-// TestOwnHeadOfTied: a head in the files of a model whose config.json calls it tied is written, as transformers uses it, and
-// refused where llama.cpp's architecture has none.
+// TestOwnHeadOfTied: a head in the files of a model whose config.json calls it tied is written, as transformers uses
+// it, and refused where llama.cpp's architecture has none.
 func TestOwnHeadOfTied(t *testing.T) {
 	for i := range families {
 		f := &families[i]
@@ -366,8 +366,8 @@ func TestOwnHeadOfTied(t *testing.T) {
 	}
 }
 
-// TestTrueTexts: a part of a split file, a pointer, a folder without a tokenizer and one whose tokenizer has no merges are named as
-// what they are.
+// TestTrueTexts: a part of a split file, a pointer, a folder without a tokenizer and one whose tokenizer has no merges
+// are named as what they are.
 func TestTrueTexts(t *testing.T) {
 	err := (&Model{File: &File{path: "x.gguf", Meta: Meta{"split.count": int64(3), "split.no": int64(1)}}}).open()
 	require.ErrorContains(t, err, "part 2 of 3 of a split file")

@@ -110,8 +110,8 @@ func (l *legacy) open(dir string) error {
 	return errors.Join(errs...)
 }
 
-// secondIs takes a second number in the folders' names, as in mp_rank_00_001, for that of experts where there is one stage
-// alone: the first rank then has the last norm.
+// secondIs takes a second number in the folders' names, as in mp_rank_00_001, for that of experts where there is one
+// stage alone: the first rank then has the last norm.
 func (l *legacy) secondIs() error {
 	if l.size.pp == 1 || l.size.ep > 1 {
 		return nil

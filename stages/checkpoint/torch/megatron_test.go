@@ -169,8 +169,8 @@ func TestRanksAreAGrid(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestRanksOfExperts: folders of ranks of one stage whose second number is that of experts are read as that, for each grid
-// that is written.
+// TestRanksOfExperts: folders of ranks of one stage whose second number is that of experts are read as that, for each
+// grid that is written.
 func TestRanksOfExperts(t *testing.T) {
 	_, like, want := golden(t, "experts")
 	for _, x := range []Grid{{EP: 3}, {TP: 2, EP: 3}, {PP: 2, EP: 3}, {PP: 2}} {
@@ -183,8 +183,8 @@ func TestRanksOfExperts(t *testing.T) {
 	}
 }
 
-// TestMoreFamilies: models of further families go to both of Megatron's forms and come back; of glm4-moe the first layer, whose
-// attention differs from that of the other mixtures.
+// TestMoreFamilies: models of further families go to both of Megatron's forms and come back; of glm4-moe the first
+// layer, whose attention differs from that of the other mixtures.
 func TestMoreFamilies(t *testing.T) {
 	for _, name := range []string{"glm4-moe", "phi3", "phi4", "smollm3"} {
 		like := filepath.Join("../../family/testdata", name)
@@ -217,8 +217,9 @@ func TestMoreFamilies(t *testing.T) {
 	}
 }
 
-// TestOwnHeadOfTied: a head in the files of a model whose config.json calls it tied is the model's, as transformers has it:
-// it is written, and read again where the files are beside; without them its numbers are not dropped in silence.
+// TestOwnHeadOfTied: a head in the files of a model whose config.json calls it tied is the model's, as transformers
+// has it: it is written, and read again where the files are beside; without them its numbers are not dropped in
+// silence.
 func TestOwnHeadOfTied(t *testing.T) {
 	_, like, want := golden(t, "dense")
 	text, err := os.ReadFile(filepath.Join(like, "config.json"))
