@@ -14,6 +14,7 @@ type scratch struct {
 	pool       *tensor.Pool
 	held       *tensor.Tensor   // buf
 	more       []*tensor.Tensor // what did not fit into it
+	from       []int            // where each of more would have begun
 }
 
 // storage is n new float32s.
@@ -42,7 +43,7 @@ func (s *scratch) f32(n int) []float32 {
 	s.used += size
 	s.want = max(s.want, s.used)
 	if s.used > len(s.buf) {
-		s.more = append(s.more, s.storage(size))
+		s.more, s.from = append(s.more, s.storage(size)), append(s.from, at)
 		return s.more[len(s.more)-1].F32()[:n:size]
 	}
 	return s.buf[at : at+n : at+size]
@@ -64,11 +65,7 @@ func (s *scratch) zero(n int) []float32 {
 // reset takes everything back. If the task did not fit, the next one of its size will, and one that wants a
 // little more: operations of growing sizes would leave a buffer each to the collector.
 func (s *scratch) reset() {
-	for i, t := range s.more {
-		t.Release()
-		s.more[i] = nil
-	}
-	s.more = s.more[:0]
+	s.release(0)
 	if want := s.want; want > len(s.buf) {
 		s.free()
 		s.held = s.storage(want + min(want/8, moreMost))
@@ -88,7 +85,16 @@ func (s *scratch) free() {
 	s.buf, s.held = nil, nil
 }
 
-// mark and release give back what was taken in between, for loops inside a task.
+// mark and release give back what was taken in between, for loops inside a task. What did not fit goes back to the pool
+// at once: the first step of a loop would hold the pieces of all its rounds.
 func (s *scratch) mark() int { return s.used }
 
-func (s *scratch) release(m int) { s.used = m }
+func (s *scratch) release(m int) {
+	s.used = m
+	n := len(s.more)
+	for ; n > 0 && s.from[n-1] >= m; n-- {
+		s.more[n-1].Release()
+		s.more[n-1] = nil
+	}
+	s.more, s.from = s.more[:n], s.from[:n]
+}

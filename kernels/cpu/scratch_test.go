@@ -22,3 +22,26 @@ func TestScratchFreed(t *testing.T) {
 	require.NoError(t, b.Close())
 	require.Zero(t, pool.Live())
 }
+
+// A loop whose rounds do not fit into the buffer yet holds one round's pieces, and not those of all; what was taken before
+// it stays as it was.
+func TestScratchReleased(t *testing.T) {
+	b := newBackend(levels()[0], 1)
+	s := &scratch{pool: b.shared.pool}
+	kept := s.f32(100)
+	kept[99] = 7
+	before := s.pool.Live()
+	for range 50 {
+		m := s.mark()
+		s.f32(1 << 20)[0] = 1
+		s.f32(1 << 18)[0] = 2
+		require.Less(t, s.pool.Live()-before, int64(8*(1<<20+1<<18)))
+		s.release(m)
+		require.Equal(t, before, s.pool.Live())
+	}
+	require.Equal(t, float32(7), kept[99])
+	s.reset()
+	require.GreaterOrEqual(t, len(s.buf), 100+1<<20+1<<18, "the next task of its size fits")
+	s.free()
+	require.NoError(t, b.Close())
+}
