@@ -55,7 +55,7 @@ func TestSFTReading(t *testing.T) {
 	all, err := configs.SFTFormats("")
 	require.NoError(t, err)
 	require.Equal(t, []string{"user: q\ni | assistant: a", "user: i | assistant: a",
-		`! it has no key "output"`},
+		`! it has no key "output"; its keys are instruction`},
 		said(t, all["default"], `{"instruction":"q","input":"i","output":"a","system":"s","history":[["x","y"]],"tools":[{}]}`, `{"instruction":"","input":"i","output":"a"}`, `{"instruction":"q"}`))
 	require.Equal(t, []string{"system: s | user: x | assistant: y | user: q | assistant: a"},
 		said(t, all["extended_alpaca"],
