@@ -48,6 +48,7 @@ var jsonArgs = map[string]string{
 	"stop":                "- it wants a cluster, see TestJobVerbs",
 	"cluster add":         "- it wants a cluster, see TestClusterSSH",
 	"cluster apply":       "- it wants a cluster, see TestClusterSSHApply",
+	"cluster confined":    "- agents start it, see TestClusterSubmitter",
 	"cluster agent":       "- it wants a cluster, see TestClusterSame",
 	"cluster backup":      "- it wants a cluster, see TestClusterVerbs",
 	"cluster check":       "- it wants a cluster, see TestClusterSSH",

@@ -453,7 +453,11 @@ func TestClusterVerbs(t *testing.T) {
 		v.verb(0, "cluster", "restore", "state")
 		require.Equal(t, 2, strings.Count(v.verb(0, "cluster", "status"), "│ h"))
 	}
-	waitEvent(t, v.dir, v.env, 1, "host h1 joined")
+	require.Eventually(t, func() bool { // once in the backup's events, and again where its agent was away for long
+		return slices.ContainsFunc(eventsOf(t, v.dir, v.env), func(e head.Event) bool {
+			return strings.Contains(e.Text, "host h1 joined")
+		})
+	}, 2*time.Minute, 20*time.Millisecond)
 	code, out := runIn(t, v.dir, []string{"LFACTOR_HOME=" + filepath.Join(v.dir, "eves")}, "cluster", "status", "test")
 	require.NotZero(t, code, "a certificate that was revoked after the backup: %s", out)
 	require.NotContains(t, v.verb(0, "cluster", "status"), "drained", "the backup is older than that")
