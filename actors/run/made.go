@@ -16,9 +16,8 @@ type made struct {
 // unlearntMax is how many steps may follow each other in which no token is learnt.
 const unlearntMax = 10
 
-// learns says of a step in which no token is learnt that it is one: its loss is told as 0, which would look like that
-// of a model that knows everything. As many such steps as a run has, or unlearntMax, are an error: texts are empty, or
-// every turn that is to be learnt is cut off.
+// learns notes a step without a labelled token. Its loss is told as 0, as if the model knew everything. unlearntMax such
+// steps in a row, or all of a shorter run, are dataset.ErrNoTokens: texts are empty, or answers are cut off.
 func (d *data) learns(step int64, m *made) error {
 	if d.rollouts != nil || d.images != nil || step <= 0 {
 		return nil

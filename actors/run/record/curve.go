@@ -15,12 +15,12 @@ type Point struct{ X, Y float64 }
 // smoothWidth is the width of the smoothed line, in steps.
 const smoothWidth = 20.0
 
-// smooth fits a straight line around each point, by weights exp(-distance / width) to both sides, and takes
-// its value there. A mean of what came before lies above a falling curve; this gives a straight line back
-// as it is, at both ends too. A curve falls fastest at its start, so the width is at most a third of what
-// came before. At an end a line overshoots what is there, so that a value stays within the least and the
-// greatest of those it is made of. Values that are no numbers have no part in it, and no point of their own. Source: local
-// linear regression, W. S. Cleveland, JASA 74 (1979), with an exponential kernel.
+// smooth fits a straight line around each point, by weights exp(-distance / width) to both sides, and takes its value
+// there; distance and width are in steps. A mean of what came before lies above a falling curve; this gives a straight
+// line back as it is, at both ends too. A curve falls fastest at its start, so the width is at most a third of what came
+// before. At an end a line overshoots what is there, so that a value stays within the least and the greatest of those it
+// is made of. Values that are no numbers have no part in it, and no point of their own. Source: local linear regression,
+// W. S. Cleveland, JASA 74 (1979), with an exponential kernel.
 func smooth(ps []Point, width float64) (out []Point) {
 	ps = finite(ps)
 	for i, p := range ps {

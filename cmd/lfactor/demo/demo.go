@@ -1,5 +1,5 @@
-// Package demo is the verb of that name. A demo is a recipe, which is run files and what lies beside them (recipes/), what
-// makes its data, and a table of what the model has learnt.
+// Package demo is the verb of that name. A demo has three parts: a recipe (run files and their companions in recipes/), a
+// generator of its data, and a table of what the model has learnt.
 package demo
 
 import (

@@ -41,8 +41,8 @@ func codesOf(d checkpoint.DType) []float32 {
 	return nil
 }
 
-// scaled is, by a name, a matrix [rows columns], or one of each expert [experts rows columns], whose blocks have a scale each; its
-// codes lie two in a byte where there are sixteen.
+// scaled is, by a name, a matrix [rows columns], or one of each expert [experts rows columns], whose blocks have a scale
+// each. Codes lie two in a byte where there are sixteen.
 func (f *finder) scaled(name string, t, scale checkpoint.Info, codes []float32) (*matrix, error) {
 	f.take(t.Name)
 	f.take(scale.Name)
