@@ -129,6 +129,8 @@ func (m *Model) Decoder() string {
 }
 
 // Denoises reports whether the model is one of diffusion.
+//
+//lfvet:kind it is the question itself, by the table of families
 func (m *Model) Denoises() bool { return hf.Families[m.ModelType].Diffusers }
 
 // complete fills in what follows from other keys.

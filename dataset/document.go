@@ -119,6 +119,43 @@ const (
 	KindPrompts Kind = "prompts"
 )
 
+// Form is in which fields of a Document what it holds lies.
+type Form uint8
+
+// Forms. A new kind has one of them, and whoever reads documents asks for the form, not for the kind.
+const (
+	InText     Form = iota + 1 // Document.Text
+	InTokens                   // Document.Tokens
+	InMessages                 // Document.Messages
+	InParts                    // Document.Key, and the files of a sample in Document.Parts
+	InRecord                   // Document.Key, and Document.Parts with one "json", as the file has it
+)
+
+// forms are those of the kinds.
+var forms = map[Kind]Form{KindText: InText, KindTokens: InTokens, KindChat: InMessages, KindParts: InParts,
+	KindEpisodes: InRecord, KindPairs: InRecord, KindJudged: InRecord, KindSimilar: InRecord, KindPrompts: InRecord}
+
+// Form is that of a kind's documents, 0 for no kind.
+func (k Kind) Form() Form { return forms[k] }
+
+// sampled says that an encoder of samples makes tokens of a kind's documents.
+func (k Kind) sampled() bool { return k.Form() == InParts || k.Form() == InRecord }
+
+// With is the kind of a run's data when it reads another kind beside this one, which texts and ids alone allow: they
+// are texts together. No kind goes with every other.
+func (k Kind) With(other Kind) (_ Kind, ok bool) {
+	plain := func(k Kind) bool { return k == KindText || k == KindTokens }
+	switch {
+	case k == other || other == "":
+		return k, true
+	case k == "":
+		return other, true
+	case plain(k) && plain(other):
+		return KindText, true
+	}
+	return k, false
+}
+
 // Source gives documents by number. Reading the same number twice gives the same document. All methods may
 // be called by several goroutines at once.
 type Source interface {

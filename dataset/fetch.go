@@ -182,15 +182,15 @@ func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
 		t.left, t.ids = d.Left, nil
 		return t, nil
 	}
-	switch kind {
-	case KindChat:
+	switch kind.Form() {
+	case InMessages:
 		if f.chat == nil {
 			return t, errors.New("the data holds conversations, and there is no chat template to write them as text")
 		}
 		if t.ids, t.loss, err = f.chat.EncodeMessages(d.Messages, d.Tools, d.Vars); err != nil {
 			return t, badOr(err, d.Place)
 		}
-	case KindParts, KindEpisodes, KindPairs, KindJudged, KindPrompts, KindSimilar:
+	case InParts, InRecord:
 		if f.samples == nil {
 			return t, errors.New("the data holds samples of several files, not text, and nothing is " +
 				"given to make tokens of them")
@@ -205,7 +205,7 @@ func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
 			}
 		}
 		t.pieces = join(samples)
-	case KindText:
+	case InText:
 		from := 0
 		if t.ids, t.ends, err = f.text(d.Text, u); err != nil {
 			return t, badOr(err, d.Place)

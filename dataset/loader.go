@@ -184,8 +184,7 @@ func (c *LoaderConfig) fillSources() error {
 func (c *LoaderConfig) checkEncoders(enc Encoder) error {
 	for _, s := range c.Sources {
 		k := s.Source.Kind()
-		if k == KindText && enc == nil || k == KindChat && c.Chat == nil || (k == KindParts || k == KindEpisodes ||
-			k == KindPairs || k == KindJudged || k == KindPrompts || k == KindSimilar) && c.Samples == nil {
+		if k == KindText && enc == nil || k == KindChat && c.Chat == nil || k.sampled() && c.Samples == nil {
 			return fmt.Errorf("loader: %s holds %s and there is no encoder for it", s.Source.Name(), k)
 		}
 	}

@@ -189,7 +189,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 		dps[l.Ranks[r].Coord.DP] = true
 	}
 	for i, r := range ranks {
-		if o.Sight != nil {
+		if o.Sight != nil { //lfvet:kind it is no part of a model
 			devices[i].sight = &sight{Sight: o.Sight, rank: r}
 		}
 	}

@@ -177,41 +177,49 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 		conf.Packing = dataset.PackNone
 	}
 	conf.Sequential, conf.Vocab = !c.Data.Shuffle, d.r.cfg.Model.Vocab
-	if d.kind == dataset.KindChat {
+	if feed := feeds[d.kind]; feed != nil {
 		conf.Mode = dataset.ModeSFT
-		if conf.Chat, err = d.chat(); err != nil {
-			return conf, err
-		}
+		err = feed(d, &conf)
 	}
-	if d.kind == dataset.KindParts {
-		conf.Mode = dataset.ModeSFT
+	return conf, err
+}
+
+// feeds are what loaders of kinds of data have beside what all have; texts and ids want nothing more.
+var feeds = map[dataset.Kind]func(d *data, conf *dataset.LoaderConfig) error{
+	dataset.KindChat: func(d *data, conf *dataset.LoaderConfig) (err error) {
+		conf.Chat, err = d.chat()
+		return err
+	},
+	dataset.KindParts: func(d *data, conf *dataset.LoaderConfig) (err error) {
+		conf.Prepare = d.images.Prepare
 		if x, ok := d.images.(*diffusion.Pictures); ok {
 			conf.Samples, conf.Own = x.Samples(d.r.cfg), true
-			conf.MediaMax = 2 * c.Data.ImagesMax // a caption is a medium too
-		} else if conf.Samples, err = d.samples(); err != nil {
-			return conf, err
+			conf.MediaMax *= 2 // a caption is a medium too
+			return nil
 		}
-		conf.Prepare = d.images.Prepare
-	}
-	if d.kind == dataset.KindPrompts {
-		conf.Mode, conf.Packing, conf.MicroBatch = dataset.ModeSFT, dataset.PackNone, 1
-		conf.GlobalBatch = c.Train.GlobalBatch / c.Rollout.Group
-		if conf.Samples, err = d.promptEncoder(); err != nil {
-			return conf, err
-		}
-	}
-	if d.kind == dataset.KindEpisodes {
+		conf.Samples, err = d.samples()
+		return err
+	},
+	dataset.KindPrompts: func(d *data, conf *dataset.LoaderConfig) (err error) {
+		conf.Packing, conf.MicroBatch = dataset.PackNone, 1
+		conf.GlobalBatch /= d.r.cfg.Run.Rollout.Group
+		conf.Samples, err = d.promptEncoder()
+		return err
+	},
+	dataset.KindEpisodes: func(d *data, conf *dataset.LoaderConfig) error {
 		x := d.images.(robotic)
-		conf.Mode, conf.Samples, conf.Prepare = dataset.ModeSFT, x.Samples(), x.Prepare
-		conf.Own = d.r.job.Model.Task().OwnRows
-	}
-	if d.kind == dataset.KindPairs || d.kind == dataset.KindJudged || d.kind == dataset.KindSimilar {
-		conf.Mode = dataset.ModeSFT
-		if conf.Samples, err = d.pairEncoder(eod); err != nil {
-			return conf, err
-		}
-	}
-	return conf, nil
+		conf.Samples, conf.Prepare, conf.Own = x.Samples(), x.Prepare, d.r.job.Model.Task().OwnRows
+		return nil
+	},
+	dataset.KindPairs:   pairFeed,
+	dataset.KindJudged:  pairFeed,
+	dataset.KindSimilar: pairFeed,
+}
+
+// pairFeed is that of answers and texts in pairs.
+func pairFeed(d *data, conf *dataset.LoaderConfig) (err error) {
+	conf.Samples, err = d.pairEncoder(conf.EOD)
+	return err
 }
 
 // orderWindow is how many documents some files of a data set have, on average; 0 means all.

@@ -101,7 +101,7 @@ func (r *Run) byLevel(ctx context.Context, q Question) (out []LevelLoss, err err
 	if q.Levels == 0 {
 		return nil, nil
 	}
-	if d := r.job.Model.Denoiser; d == nil || d.Takes != nil {
+	if !r.job.Model.Task().Levels {
 		return nil, exit.Usagef("%s has no noise levels: leave --levels out", r.cfg.Model.ModelType)
 	}
 	const steps = 1000

@@ -12,28 +12,23 @@ import (
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
-// openImages loads the processor that data.processor names, or that lies beside the tokenizer.
-func (d *data) openImages() error {
-	v := d.r.job.Model.Vision
-	if d.r.job.Model.Denoiser != nil {
-		x, err := diffusion.NewPictures(d.r.cfg, d.r.job.Model.Denoiser)
-		if err != nil {
-			return err
-		}
+// openPictures loads what makes latents and captions for a model of diffusion.
+func (d *data) openPictures() (imagery, error) {
+	x, err := diffusion.NewPictures(d.r.cfg, d.r.job.Model.Denoiser)
+	if err == nil {
 		x.Tell(d.notes())
-		d.images = x
-		return nil
 	}
+	return x, err
+}
+
+// openImages loads the processor that data.processor names, or that lies beside the tokenizer.
+func (d *data) openImages() (imagery, error) {
+	v := d.r.job.Model.Vision
 	if v == nil {
-		return d.r.cfg.Fault("data.kind", "media samples need a model with a vision encoder",
+		return nil, d.r.cfg.Fault("data.kind", "media samples need a model with a vision encoder",
 			"take a composed model, such as qwen-vl/2.5-3b")
 	}
-	x, err := trained.NewImages(d.r.cfg, v)
-	if err != nil {
-		return err
-	}
-	d.images = x
-	return nil
+	return trained.NewImages(d.r.cfg, v)
 }
 
 // samples is the encoder of media samples: the chat template's text with as many image tokens as the processor says.

@@ -19,6 +19,7 @@ func init() {
 // and folders are named, or lie beside the model, and are there. What is in them is read when a run begins.
 func checkPictures(cfg *configs.Config, at configs.At) {
 	d := &cfg.Run.Diffusion
+	//lfvet:kind before a model is built its configuration alone tells what its rules are
 	if !cfg.Model.Denoises() || fit.Acts(cfg) {
 		return
 	}

@@ -18,7 +18,7 @@ const schedulerSection = "scheduler"
 
 // scheduler is that of the run, nil for models that have none.
 func (r *Run) scheduler() (json.RawMessage, error) {
-	if d := r.job.Model.Denoiser; d == nil || d.Takes != nil {
+	if !r.job.Model.Task().Levels {
 		return nil, nil
 	}
 	s, err := fit.Scheduler(r.cfg)

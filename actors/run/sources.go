@@ -94,36 +94,52 @@ func (d *data) openKind() (err error) {
 	if d.kind, err = setup.DataKind(d.r.cfg); err != nil {
 		return err
 	}
-	m := d.r.job.Model
-	writes := d.r.cfg.Run.Policy.Tokens != "none"
-	acts := writes || m.Denoiser != nil && m.Denoiser.Sight != nil
-	switch {
-	case acts != (d.kind == dataset.KindEpisodes):
+	task := d.r.job.Model.Task()
+	name, acts := task.Name, task.Acts
+	if d.r.cfg.Run.Policy.Tokens != "none" { // a model of language that writes actions
+		name, acts = "token policy", true
+	}
+	if acts != (d.kind == dataset.KindEpisodes) { //lfvet:kind recordings and policies go together alone
 		return d.r.cfg.Fault("data.paths", fmt.Sprintf("the data is %s: recordings of robots, and nothing else, "+
 			"are what policies learn", d.kind), "name a data set of LeRobot for a policy, or for a vision-language "+
 			"model with policy.tokens, and other data for other models")
-	case writes:
-		var s *policies.TokenPolicy
-		if s, err = policies.NewTokenPolicy(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
-			d.images = s
-			d.unread(s.Robots)
-		}
-	case acts && m.Denoiser.Hosted:
-		var g *policies.HostedPolicy
-		if g, err = policies.NewHostedPolicy(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
-			d.images = g
-			d.unread(g.Robots)
-		}
-	case acts:
-		var x *policies.Robots
-		if x, err = policies.NewRobots(d.r.cfg, m.Denoiser); err == nil {
-			d.images = x
-			d.unread(x)
-		}
-	case d.kind == dataset.KindParts:
-		err = d.openImages()
+	}
+	if !acts && d.kind.Form() != dataset.InParts {
+		return nil
+	}
+	x, err := openers[name](d)
+	if err == nil {
+		d.images = x
 	}
 	return err
+}
+
+// openers open what makes a task's inputs of media and recordings.
+var openers = map[string]func(d *data) (imagery, error){
+	"language":    (*data).openImages,
+	"diffusion":   (*data).openPictures,
+	"autoencoder": (*data).openPictures,
+	"token policy": func(d *data) (imagery, error) {
+		x, err := policies.NewTokenPolicy(d.r.cfg, d.r.job.Model, d.r.tok, d.r.conf, nil, d.notes())
+		if err == nil {
+			d.unread(x.Robots)
+		}
+		return x, err
+	},
+	"hosted policy": func(d *data) (imagery, error) {
+		x, err := policies.NewHostedPolicy(d.r.cfg, d.r.job.Model, d.r.tok, d.r.conf, nil, d.notes())
+		if err == nil {
+			d.unread(x.Robots)
+		}
+		return x, err
+	},
+	"policy": func(d *data) (imagery, error) {
+		x, err := policies.NewRobots(d.r.cfg, d.r.job.Model.Denoiser)
+		if err == nil {
+			d.unread(x)
+		}
+		return x, err
+	},
 }
 
 // unread tells what of recordings is not read, and has what is not read of prompts be told.
@@ -164,7 +180,7 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 		if sft != nil {
 			entry = &sft[i]
 		}
-		how := setup.SFTOptions(o, p.Path, entry, d.kind == dataset.KindParts)
+		how := setup.SFTOptions(o, p.Path, entry, d.kind.Form() == dataset.InParts)
 		list, err := dataset.OpenBlend(p.Path, how)
 		if err != nil {
 			return nil, setup.DataFault(d.r.cfg, key, err)
@@ -180,11 +196,7 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 	}
 	for _, w := range opened {
 		s := w.Source
-		is := s.Kind()
-		if is == dataset.KindTokens && d.kind == dataset.KindText {
-			is = dataset.KindText // they are read together
-		}
-		if is != d.kind {
+		if both, ok := d.kind.With(s.Kind()); !ok || both != d.kind { // texts and ids are read together, as texts
 			return nil, d.r.cfg.Fault(key, fmt.Sprintf("%s holds %s, and data.kind is %s", s.Name(),
 				s.Kind(), c.Kind), "set data.kind, or data.messages to the shape of the conversations")
 		}

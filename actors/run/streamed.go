@@ -33,9 +33,10 @@ func OpenStream(file string, args []string, quarantine string) (*Streamed, error
 	if err != nil {
 		return nil, err
 	}
-	if k := s.Kind; k != dataset.KindText && k != dataset.KindTokens && k != dataset.KindChat {
+	switch s.Kind.Form() {
+	case dataset.InParts, dataset.InRecord:
 		s.Close()
-		return nil, fmt.Errorf("the data holds %s; texts, ids and conversations are served", k)
+		return nil, fmt.Errorf("the data holds %s; texts, ids and conversations are served", s.Kind)
 	}
 	path := ""
 	if quarantine != "" {

@@ -301,7 +301,7 @@ func (s *Server) compute(ctx context.Context, x *tenant, w http.ResponseWriter, 
 	}
 	j := &job{ended: make(chan struct{}), work: &tenants.Work{Slot: x.slot, Data: b.Data, Loss: b.Loss,
 		Backward: backward, Clip: or(b.Clip, [2]float64{0.2, 0.2})}}
-	if b.Clip != nil && b.Loss != tenants.PPO {
+	if b.Clip != nil && b.Loss != tenants.PPO { //lfvet:kind it is no part of a model
 		return nil, bad("clip", "clip has no effect on %.40s", b.Loss)
 	}
 	bench := s.tenants.work

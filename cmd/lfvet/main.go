@@ -86,6 +86,16 @@ func vet(root, layers string) ([]finding, error) {
 	checkDocs(m, r)
 	checkProtocols(m, r)
 	checkDiscards(m, r)
+	asked, err := listKinds(m, m.text)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range asked {
+		if q.reason == "" {
+			r.found = append(r.found, finding{q.path, q.line, "kind", "asks of which kind something is: take what its " +
+				"task says, or a table of kinds, or say why behind //lfvet:kind"})
+		}
+	}
 	slices.SortFunc(r.found, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.line, b.line), cmp.Compare(a.rule, b.rule),
 			cmp.Compare(a.text, b.text))
@@ -165,12 +175,15 @@ func list(what, root string, out, errs io.Writer) int {
 	return 0
 }
 
+// text is the content of a file of the module.
+func (m *module) text(path string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(m.root, path))
+	return string(b), err
+}
+
 // kinds prints the lines that ask for a kind, and how many of them have no reason.
 func kinds(m *module, out, errs io.Writer) int {
-	all, err := listKinds(m, func(p string) (string, error) {
-		b, err := os.ReadFile(filepath.Join(m.root, p))
-		return string(b), err
-	})
+	all, err := listKinds(m, m.text)
 	if err != nil {
 		fmt.Fprintln(errs, "lfvet:", err)
 		return 2

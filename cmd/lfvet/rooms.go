@@ -82,8 +82,10 @@ var kindRooms = []string{"stages/family", "stages/diffusion", "stages/policies",
 var kindForms = regexp.MustCompile(`\bDenoiser [!=]= nil|\bDenoises\(\)|\bActs\(\w*\)|\.(Sight|Takes|Clip) [!=]= nil|` +
 	`\.(Hosted|Canvas)\b|\bdataset\.Kind[A-Z]\w*`)
 
-// kindStated is how a format or a source states the kind of its samples, which is no question.
-var kindStated = regexp.MustCompile(`\bKind:\s*dataset\.Kind[A-Z]\w*`)
+// kindStated is how a format or a source states the kind of its samples, and how a table says what is done with
+// each, which are no questions.
+var kindStated = regexp.MustCompile(`\b[kK]ind:\s*dataset\.Kind[A-Z]\w*|\bKind\(\) dataset\.Kind\s*\{ return dataset\.Kind[A-Z]\w* \}|` +
+	`^\s*dataset\.Kind[A-Z]\w*:\s`)
 
 // kindQuestion is a line that asks for a kind, with the reason that stands above or beside it.
 type kindQuestion struct {

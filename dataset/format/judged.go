@@ -10,53 +10,34 @@ import (
 
 // Single answers with a judgement: {"prompt", "completion", "label"}, texts or lists of messages, of which
 // label says whether the answer is a good one.
-var _ = dataset.Register(ofRecords("judged", "answers as {prompt, completion, label}, each of which is good or bad",
-	dataset.KindJudged, "judged.jsonl", func(r Records, name string) dataset.Source { return &judged{r, name} }))
-
-// judged are records of one answer each.
-type judged struct {
-	Records
-	name string
-}
-
-func (j *judged) Name() string        { return j.name }
-func (j *judged) Kind() dataset.Kind  { return dataset.KindJudged }
-func (j *judged) Fingerprint() string { return HashOf(j.Records.Fingerprint(), "judged") }
+var _ = dataset.Register(recordKind{name: "judged", file: "judged.jsonl", kind: dataset.KindJudged,
+	doc: "answers as {prompt, completion, label}, each of which is good or bad",
+	check: func(d *dataset.Document) error {
+		raw, _ := d.Part("json")
+		_, err := parseJudged(raw, d.Place)
+		return err
+	}, beside: otherAnswer}.format())
 
 // otherTries bounds how far the answer to another prompt is looked for where records are bad.
 const otherTries = 64
 
-// Read gives a record as it is, and as "other" the nearest usable one before it, in a circle: its answer is
-// laid against this prompt.
-func (j *judged) Read(i int64) (dataset.Document, error) {
-	b, place, err := j.Record(i)
-	d := dataset.Document{Place: place, Key: fmt.Sprint(i)}
-	if err != nil {
-		return d, err
-	}
-	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
-	if _, err = parseJudged(b, place); err != nil {
-		var bad *dataset.BadSample
-		if !errors.As(err, &bad) {
-			err = &dataset.BadSample{Place: place, Reason: err.Error()}
-		}
-		return d, err
-	}
-	for k := int64(1); k <= otherTries && k < j.Len(); k++ {
-		other, at, err := j.Record((i - k + j.Len()) % j.Len())
+// otherAnswer adds as "other" the nearest usable record before it, in a circle: its answer is laid against this prompt.
+func otherAnswer(s *answers, i int64, d *dataset.Document) error {
+	for k := int64(1); k <= otherTries && k < s.Len(); k++ {
+		other, at, err := s.Record((i - k + s.Len()) % s.Len())
 		var bad *dataset.BadSample
 		switch {
 		case errors.As(err, &bad):
 			continue
 		case err != nil:
-			return d, err
+			return err
 		}
 		if _, err := parseJudged(other, at); err == nil {
 			d.Parts = append(d.Parts, dataset.Part{Name: "other", Bytes: other})
-			return d, nil
+			return nil
 		}
 	}
-	return d, &dataset.BadSample{Place: place, Reason: "no answer to another prompt lies before it, which " +
+	return &dataset.BadSample{Place: d.Place, Reason: "no answer to another prompt lies before it, which " +
 		"the distance to the reference is estimated by"}
 }
 

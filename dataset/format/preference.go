@@ -14,36 +14,12 @@ import (
 // with the prompt in both answers, as HH-RLHF and UltraFeedback have it; or OpenAI's {"input":
 // {"messages"}, "preferred_output", "non_preferred_output"}.
 // In the words of the field: preference data.
-var _ = dataset.Register(ofRecords("preference",
-	"pairs of answers as {prompt, chosen, rejected}, of which one is preferred", dataset.KindPairs,
-	"pairs.jsonl", func(r Records, name string) dataset.Source { return &pairs{r, name} }))
-
-// pairs are records of two answers each.
-type pairs struct {
-	Records
-	name string
-}
-
-func (p *pairs) Name() string        { return p.name }
-func (p *pairs) Kind() dataset.Kind  { return dataset.KindPairs }
-func (p *pairs) Fingerprint() string { return HashOf(p.Records.Fingerprint(), "preference") }
-
-// Read gives a record as it is.
-func (p *pairs) Read(i int64) (dataset.Document, error) {
-	b, place, err := p.Record(i)
-	d := dataset.Document{Place: place, Key: fmt.Sprint(i)}
-	if err != nil {
-		return d, err
-	}
-	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
-	if _, err = ParsePair(&d); err != nil {
-		var bad *dataset.BadSample
-		if !errors.As(err, &bad) {
-			err = &dataset.BadSample{Place: place, Reason: err.Error()}
-		}
-	}
-	return d, err
-}
+var _ = dataset.Register(recordKind{name: "preference", file: "pairs.jsonl", kind: dataset.KindPairs,
+	doc: "pairs of answers as {prompt, chosen, rejected}, of which one is preferred",
+	check: func(d *dataset.Document) error {
+		_, err := ParsePair(d)
+		return err
+	}}.format())
 
 // Pair is a prompt with two answers: texts, or messages where Chat is true.
 type Pair struct {

@@ -10,36 +10,12 @@ import (
 )
 
 // Prompts to which a run draws answers: {"prompt": text or messages, …}, with further columns for rewards, as "answer".
-var _ = dataset.Register(ofRecords("prompts",
-	"prompts as {prompt, answer, …}, to which a run draws answers that a reward judges", dataset.KindPrompts,
-	"prompts.jsonl", func(r Records, name string) dataset.Source { return &prompts{r, name} }))
-
-// prompts are records of one prompt each.
-type prompts struct {
-	Records
-	name string
-}
-
-func (p *prompts) Name() string        { return p.name }
-func (p *prompts) Kind() dataset.Kind  { return dataset.KindPrompts }
-func (p *prompts) Fingerprint() string { return HashOf(p.Records.Fingerprint(), "prompts") }
-
-// Read gives a record as it is, if it has a prompt.
-func (p *prompts) Read(i int64) (dataset.Document, error) {
-	b, place, err := p.Record(i)
-	d := dataset.Document{Place: place, Key: fmt.Sprint(i)}
-	if err != nil {
-		return d, err
-	}
-	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
-	if _, err = parsePrompt(&d); err != nil {
-		var bad *dataset.BadSample
-		if !errors.As(err, &bad) {
-			err = &dataset.BadSample{Place: place, Reason: err.Error()}
-		}
-	}
-	return d, err
-}
+var _ = dataset.Register(recordKind{name: "prompts", file: "prompts.jsonl", kind: dataset.KindPrompts,
+	doc: "prompts as {prompt, answer, …}, to which a run draws answers that a reward judges",
+	check: func(d *dataset.Document) error {
+		_, err := parsePrompt(d)
+		return err
+	}}.format())
 
 // promptKeys are the names of a prompt, of which the first that is there counts.
 var promptKeys = []string{"prompt", "question", "problem"}
@@ -92,11 +68,13 @@ func parsePrompt(d *dataset.Document) (p askedPrompt, err error) {
 	return p, nil
 }
 
+// PromptWriter writes messages by a chat template, with tools and further variables.
+type PromptWriter func(turns []dataset.Message, tools, vars json.RawMessage) (string, error)
+
 // PromptEncoder makes tokens of prompts: the dataset.SampleEncoder of runs that draw answers. A sample's
 // medium, of the kind dataset.Answer, has the record.
 type PromptEncoder struct {
-	// Write writes messages by the chat template, with tools and further variables; nil where there is none
-	Write func(turns []dataset.Message, tools, vars json.RawMessage) (string, error)
+	Write PromptWriter // nil where there is no chat template
 	Text  dataset.Encoder
 	Print string // of the template
 	Most  int    // tokens of a prompt

@@ -12,36 +12,12 @@ import (
 
 // Texts that belong together, for embeddings: {"query", "positive"}, with texts that do not belong to the query
 // as "negatives": a list, or as "negative": one. sentence-transformers' "anchor" is a query too.
-var _ = dataset.Register(ofRecords("similar",
-	"texts that belong together as {query, positive, negatives}, for embeddings", dataset.KindSimilar,
-	"similar.jsonl", func(r Records, name string) dataset.Source { return &similar{r, name} }))
-
-// similar are records of a query with its texts.
-type similar struct {
-	Records
-	name string
-}
-
-func (s *similar) Name() string        { return s.name }
-func (s *similar) Kind() dataset.Kind  { return dataset.KindSimilar }
-func (s *similar) Fingerprint() string { return HashOf(s.Records.Fingerprint(), "similar") }
-
-// Read gives a record as it is.
-func (s *similar) Read(i int64) (dataset.Document, error) {
-	b, place, err := s.Record(i)
-	d := dataset.Document{Place: place, Key: fmt.Sprint(i)}
-	if err != nil {
-		return d, err
-	}
-	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
-	if _, err = ParseSimilar(&d); err != nil {
-		var bad *dataset.BadSample
-		if !errors.As(err, &bad) {
-			err = &dataset.BadSample{Place: place, Reason: err.Error()}
-		}
-	}
-	return d, err
-}
+var _ = dataset.Register(recordKind{name: "similar", file: "similar.jsonl", kind: dataset.KindSimilar,
+	doc: "texts that belong together as {query, positive, negatives}, for embeddings",
+	check: func(d *dataset.Document) error {
+		_, err := ParseSimilar(d)
+		return err
+	}}.format())
 
 // Similar is a query with the text that belongs to it, and some that do not.
 type Similar struct {

@@ -125,7 +125,7 @@ func (p *packing) begin() (err error) {
 	switch {
 	case p.PackedType != "packed_chat_mix" && p.PackedType != "packed_multi_mix_qa":
 		return fmt.Errorf("packed type %q; it must be packed_chat_mix or packed_multi_mix_qa", p.PackedType)
-	case p.Source.Kind() != dataset.KindParts:
+	case p.Source.Kind().Form() != dataset.InParts:
 		return fmt.Errorf("%s holds %s; convert it to shards first", p.Source.Name(), p.Source.Kind())
 	case p.Tokens < 1:
 		return fmt.Errorf("rows of %d tokens", p.Tokens)

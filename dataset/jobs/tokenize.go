@@ -28,7 +28,7 @@ const tokenizeChunk = 256
 // Tokenize writes a source of texts as token ids to PREFIX.bin and PREFIX.idx, in the source's order.
 // Documents that are bad are empty there and are given to quarantine, so that numbers stay the same.
 func Tokenize(src dataset.Source, enc dataset.Encoder, prefix string, o TokenizeOptions) (err error) {
-	if src.Kind() != dataset.KindText {
+	if src.Kind().Form() != dataset.InText {
 		return fmt.Errorf("tokenize %s: it holds %s, not text", src.Name(), src.Kind())
 	}
 	if o.Context == nil {

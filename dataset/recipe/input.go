@@ -140,12 +140,16 @@ func (in *opened) open(path string) error {
 	return nil
 }
 
+// Derived are the forms of documents whose text is made of others, which steps look at and do not change, with what
+// such documents are called.
+var Derived = map[dataset.Form]string{dataset.InMessages: "conversations", dataset.InParts: "samples"}
+
 // kindFits refuses data without texts, and steps that change a text that is made of others.
 func (r *Recipe) kindFits(in *opened) error {
 	for _, f := range in.files {
-		switch f.Kind() {
-		case dataset.KindText, dataset.KindParts:
-		case dataset.KindChat:
+		switch f.Kind().Form() {
+		case dataset.InText, dataset.InParts:
+		case dataset.InMessages:
 			for _, s := range r.Steps {
 				if s.step.Columns().Text {
 					return fmt.Errorf("%s holds conversations, and step %q changes texts; leave the "+
@@ -194,7 +198,7 @@ func (in *opened) divide(file int, s dataset.Source) error {
 // read reads document i of a file, with its columns where the file has records.
 func (in *opened) read(file int, i int64) (*curate.Doc, error) {
 	s := in.files[file]
-	if s.Kind() == dataset.KindParts {
+	if s.Kind().Form() == dataset.InParts {
 		return in.sample(file, i)
 	}
 	d := &curate.Doc{Input: in.Name, Number: in.first[file] + i}
@@ -204,7 +208,7 @@ func (in *opened) read(file int, i int64) (*curate.Doc, error) {
 		if err != nil {
 			return d, err
 		}
-		if s.Kind() == dataset.KindText && in.quick(d, b) {
+		if s.Kind().Form() == dataset.InText && in.quick(d, b) {
 			return d, nil
 		}
 		if d.Fields, err = members(b); err != nil {
@@ -217,7 +221,7 @@ func (in *opened) read(file int, i int64) (*curate.Doc, error) {
 		return d, err
 	}
 	d.Text = doc.Text
-	if s.Kind() == dataset.KindChat {
+	if s.Kind().Form() == dataset.InMessages {
 		d.Derived = true
 		d.Text = curate.Talk(doc.Messages)
 	}

@@ -131,7 +131,7 @@ func (in *opened) sample(file int, i int64) (*curate.Doc, error) {
 // again reads the files of a document's sample anew when they are asked for: blocks have none of them.
 func (in *opened) again(d *curate.Doc) {
 	file := in.fileOf(d.Number)
-	if file < 0 || in.files[file].Kind() != dataset.KindParts {
+	if file < 0 || in.files[file].Kind().Form() != dataset.InParts {
 		return
 	}
 	d.Sample = func() (*curate.Sample, error) {

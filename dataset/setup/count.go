@@ -19,31 +19,25 @@ type TokenCounter func(d *dataset.Document) (int64, error)
 // NewTokenCounter makes the counter of a kind of documents by a model's folder: its tokenizer, and for
 // conversations its chat template, and for samples with media its processor.
 func NewTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.Tags) (TokenCounter, error) {
-	if kind == dataset.KindParts {
+	if kind.Form() == dataset.InParts {
 		enc, err := VisionEncoder(model, "", sampleType)
 		if err != nil {
 			return nil, err
 		}
 		enc.Tags = tags
-		return func(d *dataset.Document) (n int64, err error) {
-			samples, err := enc.EncodeSample(d)
-			for _, s := range samples {
-				n += int64(len(s.Tokens))
-			}
-			return n, err
-		}, nil
+		return countSamples(enc.EncodeSample), nil
 	}
 	tok, conf, err := token.LoadDir(model)
 	if err != nil {
 		return nil, err
 	}
-	switch kind {
-	case dataset.KindText:
+	switch kind.Form() {
+	case dataset.InText:
 		return func(d *dataset.Document) (int64, error) {
 			ids, err := tok.TryEncode(d.Text, false)
 			return int64(len(ids)), err
 		}, nil
-	case dataset.KindTokens:
+	case dataset.InTokens:
 		return func(d *dataset.Document) (int64, error) {
 			for i, id := range d.Tokens {
 				if int(id) >= tok.VocabSize() {
@@ -52,18 +46,38 @@ func NewTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.T
 			}
 			return int64(len(d.Tokens)), nil
 		}, nil
-	case dataset.KindChat:
+	case dataset.InMessages:
 		chat, err := chatOf(model)
 		if err != nil {
 			return nil, err
 		}
 		return countChat(chat), nil
 	}
-	switch kind {
-	case dataset.KindPairs, dataset.KindJudged, dataset.KindPrompts, dataset.KindSimilar:
-		return sampleCounter(kind, tok, conf)
+	if e := recordEncoders[kind]; e != nil {
+		return sampleCounter(e, tok, conf)
 	}
 	return nil, errors.New("tokens of " + string(kind) + " cannot be counted")
+}
+
+// recordEncoder makes samples of the records of a kind: pairs has a tokenizer, the token that ends a text and where
+// there is one a chat template, and write renders prompts, nil without a template.
+type recordEncoder func(pairs *format.PairEncoder, write format.PromptWriter) sampleEncoder
+
+// sampleEncoder makes samples of a document.
+type sampleEncoder func(d *dataset.Document) ([]dataset.Sample, error)
+
+// recordEncoders are those of all kinds that have one.
+var recordEncoders = map[dataset.Kind]recordEncoder{
+	dataset.KindPairs: func(p *format.PairEncoder, _ format.PromptWriter) sampleEncoder { return p.EncodeSample },
+	dataset.KindJudged: func(p *format.PairEncoder, _ format.PromptWriter) sampleEncoder {
+		return (&format.JudgedEncoder{PairEncoder: *p}).EncodeSample
+	},
+	dataset.KindSimilar: func(p *format.PairEncoder, _ format.PromptWriter) sampleEncoder {
+		return (&format.SimilarEncoder{Text: p.Text, SeqLen: p.SeqLen}).EncodeSample
+	},
+	dataset.KindPrompts: func(p *format.PairEncoder, write format.PromptWriter) sampleEncoder {
+		return (&format.PromptEncoder{Text: p.Text, Most: p.SeqLen, Write: write}).EncodeSample
+	},
 }
 
 // chatOf is the encoder of conversations of a model's folder.
@@ -86,35 +100,31 @@ func countChat(chat *token.Chat) TokenCounter {
 	}
 }
 
-// sampleCounter counts the tokens of pairs of answers, both with their prompts, and of prompts.
-func sampleCounter(kind dataset.Kind, tok *token.Tokenizer, conf *token.Config) (TokenCounter, error) {
+// sampleCounter counts the tokens of records: those of pairs of answers have both with their prompts.
+func sampleCounter(make recordEncoder, tok *token.Tokenizer, conf *token.Config) (TokenCounter, error) {
 	eos, _ := tok.TokenID(conf.EOS) // one token more or less where there is none
 	pairs := &format.PairEncoder{Text: tok, EOS: eos, SeqLen: math.MaxInt}
-	prompts := &format.PromptEncoder{Text: tok, Most: math.MaxInt}
+	var write format.PromptWriter
 	if conf.ChatTemplate != "" {
 		t, err := token.NewTemplate(conf.ChatTemplate, conf)
 		if err != nil {
 			return nil, err
 		}
 		pairs.Chat = token.NewChat(tok, t, token.ChatOptions{})
-		prompts.Write = t.Prompt
+		write = t.Prompt
 	}
-	encode := pairs.EncodeSample
-	switch kind {
-	case dataset.KindPrompts:
-		encode = prompts.EncodeSample
-	case dataset.KindSimilar:
-		encode = (&format.SimilarEncoder{Text: tok, SeqLen: math.MaxInt}).EncodeSample
-	case dataset.KindJudged:
-		encode = (&format.JudgedEncoder{PairEncoder: *pairs}).EncodeSample
-	}
+	return countSamples(make(pairs, write)), nil
+}
+
+// countSamples counts the tokens of all samples of a document.
+func countSamples(encode sampleEncoder) TokenCounter {
 	return func(d *dataset.Document) (n int64, err error) {
 		samples, err := encode(d)
 		for _, s := range samples {
 			n += int64(len(s.Tokens))
 		}
 		return n, err
-	}, nil
+	}
 }
 
 // EachDocument reads all of a source. A bad document goes to bad, and any other error ends it; one of an

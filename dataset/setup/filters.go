@@ -75,15 +75,15 @@ func OpenFilters(c *configs.Config) (*Filters, error) {
 // are, with nothing in them, so that numbers and positions do not change. Conversations in samples have the
 // names that tags gives.
 func (f *Filters) Of(s dataset.Source, tags dataset.Tags) (dataset.Source, error) {
-	switch kind := s.Kind(); {
+	what, derived := recipe.Derived[s.Kind().Form()]
+	switch {
 	case len(f.steps) == 0:
 		return s, nil
-	case kind != dataset.KindText && kind != dataset.KindChat && kind != dataset.KindParts:
+	case !derived && s.Kind().Form() != dataset.InText:
 		return nil, fmt.Errorf("%s holds %s, and filters look at texts and images; leave data.filters out", s.Name(),
-			kind)
-	case kind != dataset.KindText && f.text:
-		return nil, fmt.Errorf("%s holds %s, and some filter changes texts; leave that one out", s.Name(),
-			map[dataset.Kind]string{dataset.KindChat: "conversations", dataset.KindParts: "samples"}[kind])
+			s.Kind())
+	case derived && f.text:
+		return nil, fmt.Errorf("%s holds %s, and some filter changes texts; leave that one out", s.Name(), what)
 	}
 	return &filtered{s, f, tags}, nil
 }
@@ -113,10 +113,10 @@ func (s *filtered) Read(i int64) (dataset.Document, error) {
 		return d, err
 	}
 	c := &curate.Doc{Text: d.Text, Input: s.Name(), Number: i, Place: d.Place}
-	switch s.Kind() {
-	case dataset.KindChat:
+	switch s.Kind().Form() {
+	case dataset.InMessages:
 		c.Text, c.Derived = curate.Talk(d.Messages), true
-	case dataset.KindParts:
+	case dataset.InParts:
 		sample := d
 		if c, err = recipe.SampleDoc(&sample, s.f.key, s.tags); err != nil {
 			return d, err

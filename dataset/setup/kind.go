@@ -11,18 +11,23 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
+// kindNames are what data.kind calls kinds of several formats; the others are called by their format.
+var kindNames = map[dataset.Kind]string{
+	dataset.KindChat:  "chat",
+	dataset.KindParts: "media",
+}
+
 // DataKind says what a run's data holds: as data.kind says, or, where that is auto, as the files tell.
 // Conversations in records are samples with media (dataset.KindParts) for a model with a vision encoder.
 // Texts and ids together are texts. Files of kinds that no run reads together are an error.
 func DataKind(c *configs.Config) (dataset.Kind, error) {
 	d := c.Run.Data
-	switch d.Kind {
-	case "auto":
-	case "chat":
-		return dataset.KindChat, nil
-	case "media":
-		return dataset.KindParts, nil
-	default:
+	if d.Kind != "auto" {
+		for k, name := range kindNames {
+			if name == d.Kind {
+				return k, nil
+			}
+		}
 		for _, f := range dataset.Formats() {
 			if f.Name == formatName(d.Kind) {
 				return f.Kind, nil
@@ -42,15 +47,16 @@ func DataKind(c *configs.Config) (dataset.Kind, error) {
 			return "", c.Fault("data.paths", err.Error(), "set data.kind to what the files hold")
 		}
 		kind := f.Kind
-		if kind == dataset.KindChat && !c.Model.Vision.None() {
-			kind = dataset.KindParts
+		if kind.Form() == dataset.InMessages && !c.Model.Vision.None() {
+			kind = dataset.KindParts //lfvet:kind a model that sees reads conversations and their images as samples
 		}
-		switch {
-		case found == "" || found == dataset.KindTokens && kind == dataset.KindText:
-			found, first = kind, p.Path
-		case kind != found && !(found == dataset.KindText && kind == dataset.KindTokens):
+		both, ok := found.With(kind)
+		if !ok {
 			return "", c.Fault("data.paths", fmt.Sprintf("%s holds %s and %s holds %s; a run reads one kind",
 				store.Redact(first), found, store.Redact(p.Path), kind), "name data of one kind")
+		}
+		if both != found {
+			found, first = both, p.Path
 		}
 	}
 	return found, nil
@@ -111,10 +117,8 @@ func DataFault(c *configs.Config, key string, err error) error {
 	if c.Run.Data.Kind == "chat" {
 		at = "data.messages"
 	}
-	if clash.Have.Kind == dataset.KindParts {
-		is = "media"
-	} else if clash.Have.Kind == dataset.KindChat {
-		is = "chat"
+	if name, ok := kindNames[clash.Have.Kind]; ok {
+		is = name
 	}
 	return c.Fault(at, err.Error(), fmt.Sprintf("leave data.kind out, or set it to %s; what is to be read as text "+
 		"byte by byte needs a name in .txt", is))

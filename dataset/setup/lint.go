@@ -50,7 +50,7 @@ func (r *LintReport) Lint(ctx context.Context, path, model string, o dataset.Opt
 	count := func(*dataset.Document) (int64, error) { return 0, nil }
 	var chat *token.Chat
 	switch {
-	case model != "" && s.Kind() == dataset.KindChat:
+	case model != "" && s.Kind().Form() == dataset.InMessages:
 		if chat, err = chatOf(model); err != nil {
 			return err
 		}

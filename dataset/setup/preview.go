@@ -92,7 +92,7 @@ func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (preview
 	d, err := s.Read(i)
 	p := previewSample{Key: d.Key, Place: d.Place.String()}
 	var list []format.Conversation
-	if err == nil && s.Kind() == dataset.KindParts {
+	if err == nil && s.Kind().Form() == dataset.InParts {
 		list, err = format.ConverseTagged(&d, kind, tags)
 	}
 	var bad *dataset.BadSample
@@ -103,20 +103,18 @@ func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (preview
 	if err != nil {
 		return p, fmt.Errorf("document %d of %s: %w", i, s.Name(), err)
 	}
-	switch s.Kind() {
-	case dataset.KindParts:
-	case dataset.KindChat:
+	alone := func(role, text string) { p.Turns = []previewTurn{{role, []previewPart{{Text: text}}}} }
+	switch s.Kind().Form() {
+	case dataset.InParts:
+	case dataset.InMessages:
 		list = []format.Conversation{{Messages: d.Messages}}
-	case dataset.KindPairs, dataset.KindJudged, dataset.KindPrompts, dataset.KindSimilar:
+	case dataset.InRecord:
 		b, _ := d.Part("json")
-		p.Turns = []previewTurn{{string(s.Kind()), []previewPart{{Text: string(b[:min(len(b), previewTextMax)])}}}}
-	case dataset.KindEpisodes:
-		b, _ := d.Part("json")
-		p.Turns = []previewTurn{{"episode", []previewPart{{Text: string(b[:min(len(b), previewTextMax)])}}}}
-	case dataset.KindTokens:
-		p.Turns = []previewTurn{{"tokens", []previewPart{{Text: fmt.Sprint(d.Tokens[:min(len(d.Tokens), 1000)])}}}}
+		alone(string(s.Kind()), string(b[:min(len(b), previewTextMax)]))
+	case dataset.InTokens:
+		alone("tokens", fmt.Sprint(d.Tokens[:min(len(d.Tokens), 1000)]))
 	default:
-		p.Turns = []previewTurn{{"text", []previewPart{{Text: d.Text}}}}
+		alone("text", d.Text)
 	}
 	for _, c := range list {
 		media := c.Media

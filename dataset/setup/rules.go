@@ -43,7 +43,7 @@ func checkFiles(c *configs.Config, at configs.At) {
 	if err == nil {
 		err = Aimed(c, k)
 	}
-	if err == nil && (k == dataset.KindChat || k == dataset.KindParts) {
+	if err == nil && (k.Form() == dataset.InMessages || k.Form() == dataset.InParts) {
 		var t *token.Template
 		if t, err = Template(c, tok, conf); err == nil {
 			c.Notices = append(c.Notices, templateNotes(c, t, tok)...)
@@ -54,61 +54,48 @@ func checkFiles(c *configs.Config, at configs.At) {
 	}
 }
 
+// aims are the kinds of data that objectives of their own learn from: what such data holds, for people, an objective
+// over it, and the members of its records.
+var aims = map[dataset.Kind]struct{ holds, example, record string }{
+	dataset.KindPairs:   {"pairs of answers", ", for example to dpo", "{prompt, chosen, rejected}"},
+	dataset.KindJudged:  {"judged answers", ", for example to kto", "{prompt, completion, label}"},
+	dataset.KindSimilar: {"texts that belong together", " to infonce", "{query, positive, negatives}"},
+	dataset.KindPrompts: {"prompts alone, to which a run draws answers", ", for example to grpo, and reward.kind",
+		"{prompt, answer}"},
+}
+
 // Aimed is the fault of data that the run's loss does not learn from: pairs of answers and losses over them
 // go together alone.
 func Aimed(c *configs.Config, k dataset.Kind) error {
-	kind, draws := c.Run.Objective.Kind, c.Run.Reward.Kind != "none"
-	if l := objective.Lookup(kind); l != nil && l.Policy != nil {
-		draws = true
+	var want dataset.Kind // "" is texts and conversations
+	l := objective.Lookup(c.Run.Objective.Kind)
+	if l != nil {
+		want = dataset.Kind(l.Data())
 	}
+	if c.Run.Reward.Kind != "none" {
+		want = dataset.KindPrompts //lfvet:kind a reward judges answers to prompts, whatever the loss over them
+	}
+	has, own := aims[k]
+	need := aims[want]
+	name := fmt.Sprintf("objective.kind = %s", c.Run.Objective.Kind)
 	switch {
-	case draws && k != dataset.KindPrompts:
-		return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s draws answers to prompts, and the data holds %s",
-			kind, k), "name records of {prompt, answer}, or set data.kind: prompts")
-	case draws:
-	case k == dataset.KindPrompts:
-		return c.Fault("objective.kind", "the data holds prompts alone, to which a run draws answers",
-			"set objective.kind, for example to grpo, and reward.kind")
-	case kind == "none" && k == dataset.KindPairs:
-		return c.Fault("objective.kind", "the data holds pairs of answers, and the loss is that of a language model",
-			"set objective.kind, for example to dpo")
-	case kind == "none" && k == dataset.KindJudged:
-		return c.Fault("objective.kind", "the data holds judged answers, and the loss is that of a language model",
-			"set objective.kind, for example to kto")
-	case kind == "none" && k == dataset.KindSimilar:
-		return c.Fault("objective.kind",
-			"the data holds texts that belong together, and the loss is that of a language model",
-			"set objective.kind to infonce")
-	case kind == "none":
-	case objective.Lookup(kind).Logits != nil:
-		if k == dataset.KindPairs || k == dataset.KindJudged || k == dataset.KindSimilar {
-			return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s learns from texts or conversations, and "+
-				"the data holds %s", kind, k), "name data as for a language model")
-		}
-	case k != learnsFrom(kind) && (k == dataset.KindJudged || k == dataset.KindPairs || k == dataset.KindSimilar):
-		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and %s learns from others", k, kind),
-			"pairs are {prompt, chosen, rejected}, judged answers {prompt, completion, label}, similar texts {query, "+
-				"positive, negatives}")
-	case k != learnsFrom(kind) && learnsFrom(kind) == dataset.KindSimilar:
-		return c.Fault("data.paths",
-			fmt.Sprintf("objective.kind = %s learns from texts that belong together, and the data holds %s", kind, k),
-			"name records of {query, positive, negatives}")
-	case k != learnsFrom(kind):
-		return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s learns from pairs of answers, and the data "+
-			"holds %s", kind, k), "name records of {prompt, chosen, rejected}")
+	case k == want, want == "" && !own:
+		return nil
+	case l != nil && l.Policy != nil || c.Run.Reward.Kind != "none":
+		return c.Fault("data.paths", fmt.Sprintf("%s draws answers to prompts, and the data holds %s", name, k),
+			"name records of "+need.record+", or set data.kind: prompts")
+	case own && l == nil:
+		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and the loss is that of a language model",
+			has.holds), "set objective.kind"+has.example)
+	case want == "":
+		return c.Fault("data.paths", fmt.Sprintf("%s learns from texts or conversations, and the data holds %s", name, k),
+			"name data as for a language model")
+	case own:
+		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and %s learns from others: %s, which are %s", k,
+			c.Run.Objective.Kind, need.holds, need.record), "")
 	}
-	return nil
-}
-
-// learnsFrom is the kind of data of a loss over answers or texts.
-func learnsFrom(loss string) dataset.Kind {
-	switch l := objective.Lookup(loss); {
-	case l.Vectors != nil:
-		return dataset.KindSimilar
-	case l.Judged:
-		return dataset.KindJudged
-	}
-	return dataset.KindPairs
+	return c.Fault("data.paths", fmt.Sprintf("%s learns from %s, and the data holds %s", name, need.holds, k),
+		"name records of "+need.record)
 }
 
 // missing reports the paths that name nothing on this host's disks. Megatron's form is the prefix of a pair of files.

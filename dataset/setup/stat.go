@@ -140,7 +140,7 @@ func (r *StatReport) add(ctx context.Context, path string, o dataset.Options, mo
 			return err
 		}
 	}
-	if r.Kind == dataset.KindTokens || r.tokens != nil {
+	if r.Kind.Form() == dataset.InTokens || r.tokens != nil {
 		r.Unit = "tokens"
 	}
 	return EachDocument(ctx, s, func(_ int64, d *dataset.Document) { r.count(d) },

@@ -39,6 +39,7 @@ func Tokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
 // RunTokenizer is Tokenizer for a run, which needs none where its data are ids: nil then, if none is named and
 // the model's directory has none either. The vocabulary is the model's, which must say how large it is.
 func RunTokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
+	//lfvet:kind before a model is built its configuration alone tells that captions are not its own
 	if c.Model.Denoises() {
 		return nil, nil, nil // captions have the tokenizer of their encoder
 	}
@@ -46,7 +47,7 @@ func RunTokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
 	if err == nil || c.Run.Data.Tokenizer != "" || c.Model.Vocab == 0 {
 		return t, conf, err
 	}
-	if kind, bad := DataKind(c); bad != nil || kind != dataset.KindTokens {
+	if kind, bad := DataKind(c); bad != nil || kind.Form() != dataset.InTokens {
 		return nil, nil, err
 	}
 	return nil, nil, nil

@@ -60,9 +60,9 @@ func (j TokenizerJob) Train(ctx context.Context, sources []dataset.Source) (*Tok
 	}
 	var texts []string
 	for i, s := range sources {
-		if k := s.Kind(); k != dataset.KindText && k != dataset.KindChat {
-			return nil, exit.With(fmt.Errorf("%s holds %s: a tokenizer is made of texts and conversations", s.Name(), k),
-				exit.Usage)
+		if f := s.Kind().Form(); f != dataset.InText && f != dataset.InMessages {
+			return nil, exit.With(fmt.Errorf("%s holds %s: a tokenizer is made of texts and conversations", s.Name(),
+				s.Kind()), exit.Usage)
 		}
 		room := (j.Sample - r.Bytes) / int64(len(sources)-i)
 		got, err := j.read(ctx, s, room, r)

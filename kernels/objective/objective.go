@@ -104,6 +104,22 @@ type Loss struct {
 	Of func(p *Params, r *Rows, grad []float64) float64
 }
 
+// Data is what it learns from, as kinds of data are called: "prompts", "pairs", "judged" or "similar", and "" for texts
+// and conversations.
+func (l *Loss) Data() string {
+	switch {
+	case l.Policy != nil:
+		return "prompts"
+	case l.Logits != nil:
+		return ""
+	case l.Vectors != nil:
+		return "similar"
+	case l.Judged:
+		return "judged"
+	}
+	return "pairs"
+}
+
 var all = map[string]*Loss{}
 
 // register enters a loss.

@@ -51,7 +51,7 @@ func DenoiserAtScale(cfg *configs.Config, cluster string, devices []int) (out []
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.Model.Denoises() {
+	if !cfg.Model.Denoises() { //lfvet:kind the verb is for models of diffusion alone
 		return nil, exit.Usagef("%s is no model of diffusion", cfg.Model.ModelType)
 	}
 	vae, text, err := encoding(cfg, m)

@@ -147,7 +147,7 @@ func draws(field string) func(*configs.Diffusion) bool {
 func (r rules) diffusion() {
 	const section = "diffusion."
 	r.policy()
-	if r.m.Denoiser == nil {
+	if r.m.Denoiser == nil { //lfvet:kind these are the rules of the section diffusion
 		for _, k := range configs.Keys() {
 			if strings.HasPrefix(k.Name, section) && !r.c.Usual(k.Name) {
 				r.at(k.Name, "the model is none of diffusion", "remove it")
@@ -155,7 +155,7 @@ func (r rules) diffusion() {
 		}
 		return
 	}
-	if r.m.Denoiser.Takes != nil {
+	if r.m.Denoiser.Takes != nil { //lfvet:kind these are the rules of the section diffusion
 		r.autoencoder()
 		return
 	}
@@ -192,6 +192,7 @@ func (r rules) diffusion() {
 		r.at(section+"text_encoder_2", "the model reads one encoder of captions, or has one among its blocks",
 			"remove it")
 	}
+	//lfvet:kind it names the models whose rows no rank shares
 	if r.m.Denoiser.Canvas && !r.m.Denoiser.Lines && !r.m.Denoiser.Hosted && r.c.Run.Plan.CP > 1 {
 		r.at("plan.cp", "the model computes every image whole, so that nothing is shared out",
 			"use plan.dp, plan.tp or plan.pp")
@@ -217,9 +218,10 @@ var ofClips = []string{"autoencoder", "text_encoder", "cache"}
 
 // policy holds the section policy to policies, and those to what they read.
 func (r rules) policy() {
-	if r.m.Denoiser != nil && r.m.Denoiser.Sight != nil {
+	if r.m.Denoiser != nil && r.m.Denoiser.Sight != nil { //lfvet:kind these are the rules of the section policy
 		r.hosted()
 		for _, key := range ofPictures {
+			//lfvet:kind a policy with a clip reads keys of diffusion
 			read := r.m.Denoiser.Clip != nil && slices.Contains(ofClips, key) &&
 				(key != "text_encoder" || !r.m.Denoiser.Worded()) || r.m.Denoiser.Images > 0 && key == "image_encoder"
 			if !r.c.Usual("diffusion."+key) && !read {
@@ -233,6 +235,7 @@ func (r rules) policy() {
 			}
 		}
 		for _, key := range ofWriters {
+			//lfvet:kind a policy behind a language model reads keys of its texts
 			if !r.c.Usual("policy."+key) && !(r.m.Denoiser.Hosted && slices.Contains(ofHosted, key)) {
 				r.at("policy."+key, "the model gives actions as numbers", "remove it")
 			}
@@ -263,6 +266,7 @@ var (
 // films holds a policy with a clip to views as they are.
 func (r rules) films() {
 	for _, key := range []string{"crop", "brightness", "contrast", "saturation", "state_dropout"} {
+		//lfvet:kind the latents of a clip are made of views as they are
 		if r.m.Denoiser.Clip != nil && !r.c.Usual("policy."+key) {
 			r.at("policy."+key, "the model reads a clip, whose latents are made of views as they are", "remove it")
 		}
@@ -272,7 +276,7 @@ func (r rules) films() {
 // hosted holds what a model says itself of its questions and its chunks.
 func (r rules) hosted() {
 	d := r.m.Denoiser
-	if !d.Hosted {
+	if !d.Hosted { //lfvet:kind a model that hosts a policy says itself what it asks
 		return
 	}
 	if d.Prompt != nil && !r.c.Usual("policy.question") {
@@ -309,7 +313,7 @@ func (r rules) expert() {
 func (r rules) writer() {
 	r.expert()
 	p := &r.c.Run.Policy
-	if r.m.Denoiser != nil || r.m.Vision == nil || r.m.Scores() {
+	if !r.m.Task().Writes || r.m.Vision == nil || r.m.Scores() {
 		r.at("policy.tokens", "the model is no vision-language model, and no other sees and writes",
 			"take one that sees, such as qwen-vl/2.5-3b")
 	}
@@ -347,18 +351,18 @@ func Build(c *configs.Config) (*family.Model, error) {
 	if err := acts(c, m); err != nil {
 		return nil, err
 	}
-	if m.Low, m.Fake = Low(c, m), Fake(c, m); m.Denoiser == nil {
+	if m.Low, m.Fake = Low(c, m), Fake(c, m); m.Denoiser == nil { //lfvet:kind here a model gets what its task sets
 		aims(c, m)
 		return m, nil
 	}
-	if m.Denoiser.Takes != nil {
+	if m.Denoiser.Takes != nil { //lfvet:kind here a model gets what its task sets
 		m.Denoiser.Process = reconstruction(&c.Run.Diffusion)
 		return m, look(c, m)
 	}
 	if m.Denoiser.Process, err = Process(c); err != nil {
 		return nil, err
 	}
-	if m.Denoiser.Sight != nil {
+	if m.Denoiser.Sight != nil { //lfvet:kind here a model gets what its task sets
 		act(c, m.Denoiser)
 	}
 	if n := c.Run.Diffusion.Changes; n > 0 && m.Denoiser.Edit != "" {
@@ -369,7 +373,7 @@ func Build(c *configs.Config) (*family.Model, error) {
 
 // compose puts a second model of diffusion beside m and encoders of captions before it, where the run has them.
 func compose(c *configs.Config, m *family.Model) error {
-	if m.Denoiser == nil {
+	if m.Denoiser == nil { //lfvet:kind here a model gets what its task sets
 		return nil
 	}
 	if err := both(c, m); err != nil {
@@ -426,6 +430,7 @@ func (p policyLevels) At(u float64) noise.Level {
 // act sets what policies train by where the run does not say otherwise: what they say themselves, or times
 // of Beta(1.5, 1).
 func act(c *configs.Config, d *family.Denoiser) {
+	//lfvet:kind here a policy gets what its task sets
 	if d.Hosted { // views are brought to this size before the model's own processor sees them
 		d.Sight.Patches = c.Run.Policy.ViewSize * c.Run.Policy.ViewSize
 	}

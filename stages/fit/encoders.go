@@ -22,7 +22,7 @@ func live(c *configs.Config, m *family.Model) error {
 	if c.Run.Diffusion.Encoders != alive {
 		return nil
 	}
-	if m.Denoiser.Canvas && m.Denoiser.Pooled > 0 {
+	if m.Denoiser.Canvas && m.Denoiser.Pooled > 0 { //lfvet:kind it names the models that read two encoders
 		return c.Fault("diffusion.encoders", "the model reads two encoders, which are made beforehand", "use cached")
 	}
 	dir := TextDir(c)
@@ -67,7 +67,7 @@ func seen(c *configs.Config, m *family.Model) error {
 		return nil
 	}
 	switch x := m.Denoiser; {
-	case x.Takes != nil || x.Sight != nil:
+	case x.Takes != nil || x.Sight != nil: //lfvet:kind they read no latents of an autoencoder
 		return nil // which do not read the key: another rule says so
 	case x.Given > 0 || x.Images > 0:
 		return c.Fault(key, "the model is given the first frame of every clip, whose latents and features are made "+

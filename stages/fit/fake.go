@@ -46,7 +46,7 @@ func (r rules) fake() {
 		r.at(key, "the weights below additions do not learn", "remove it; lora.base keeps them in few bits")
 	case run.Train.LowPrecision != "none":
 		r.at(key, "weights would be rounded twice, by train.low_precision too", "set that to none")
-	case r.m.Denoiser != nil || run.Model.Encoder != "" || run.Model.Decoder != "":
+	case !r.m.Task().Writes || run.Model.Encoder != "" || run.Model.Decoder != "":
 		r.at(key, "models that draw, and components with weights of their own, are not rounded", "remove it")
 	}
 	rounded, _ := r.m.Rounded()

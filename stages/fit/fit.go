@@ -128,6 +128,7 @@ func (r rules) layers() {
 		sum += n
 	}
 	has := len(r.m.Blocks) - r.m.Foundation() - 2
+	//lfvet:kind what gives actions is no layer of the decoder
 	if d := r.m.Denoiser; d != nil && d.Hosted { // what gives actions goes with the last stage
 		has = r.m.Spec.Layers
 	}
@@ -199,6 +200,7 @@ func Lora(c *configs.Config) *block.Lora {
 // Frozen says which parameters are not trained: with adapters everything else, and what freeze names.
 func Frozen(c *configs.Config) func(param string) bool {
 	adapters, warmup := c.Run.LoRA.Rank > 0, c.Run.Train.Indexer.Stage == "warmup"
+	//lfvet:kind encoders of captions stand still by the section diffusion
 	still := c.Model.Denoises() && !c.Run.Diffusion.TrainText
 	seen := c.Run.Diffusion.Latents == alive
 	return func(name string) bool {

@@ -101,7 +101,7 @@ func (r rules) objective() {
 		{"train.mtp_loss_weight", "further tokens have no preference", "set it to 0", t.MTPWeight > 0 &&
 			r.m.Spec.MTP > 0},
 		{"objective.kind", "models of images have no loss over answers yet", "remove it", r.m.Vision != nil},
-		{"objective.kind", "the model is one of diffusion", "remove it", r.m.Denoiser != nil},
+		{"objective.kind", "the model is one of diffusion", "remove it", !r.m.Task().Writes},
 		{"data.balance", "a pair of answers is not shared out by its tokens", "remove it", r.c.Run.Data.Balance},
 	} {
 		if k.set {

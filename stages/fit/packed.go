@@ -60,7 +60,7 @@ func (r rules) packed() {
 		r.at(key, "their products are not rounded by train.low_precision", "set that to none")
 	case run.Train.BalanceEvery > 0:
 		r.at(key, "experts that lie in few bits are not moved between ranks", "set train.balance_every to 0")
-	case run.Model.Encoder != "" || run.Model.Decoder != "" || r.m.Denoiser != nil:
+	case run.Model.Encoder != "" || run.Model.Decoder != "" || !r.m.Task().Writes:
 		r.at(key, "components with weights of their own, and models that draw, have none in few bits", "remove it")
 	case r.m.Spec.Mixes() && run.Plan.ETP > 1:
 		r.c.Notices = append(r.c.Notices, fmt.Sprintf("%s = %s has no effect on experts: with plan.etp = %d they are "+

@@ -34,6 +34,7 @@ func (r rules) peaks() {
 		}
 	}
 	switch {
+	//lfvet:kind scores are limited in decoders alone
 	case r.c.Model.Denoises() || r.m.Vision != nil && r.m.Spec.Layers == 0 || len(r.m.Spec.Attentions()) == 0:
 		r.at(key, "it is for decoders of language models", "remove it")
 	case c.Plan.CP > 1:

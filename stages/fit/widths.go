@@ -82,6 +82,7 @@ func (r rules) widths() {
 	case s.Tie:
 		r.at(key, "embedding and head are one matrix, and they want different rates and first values",
 			"set model.overrides.tie_word_embeddings to false")
+	//lfvet:kind rules of width are those of decoders
 	case r.c.Model.Denoises() || r.m.Vision != nil || s.Objective != nil ||
 		slices.ContainsFunc(s.Mixers, func(mixer string) bool { return !plain(mixer) }):
 		r.at(key, "its rules are for decoders of full or sliding attention", "remove it")

@@ -106,7 +106,7 @@ type Turned struct {
 
 // For is the optimizer of a parameter: the one that c asks for, or the rest's.
 func (c Config) For(s Subject) (Optimizer, error) {
-	if o, err := Get(c.Name); err == nil && o.Takes != nil && !o.Takes(s) {
+	if o, err := Get(c.Name); err == nil && o.Takes != nil && !o.Takes(s) { //lfvet:kind it is no part of a model
 		c.Name = o.Rest
 	}
 	if c.Moments == EightBit {

@@ -101,19 +101,19 @@ func (p *Prediction) settle(data map[string]*tensor.Tensor) error {
 
 // Of is Generator.Predict. Items of another shape than before have another trace.
 func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32, error) {
-	g := p.g
+	g, prompted := p.g, p.g.m.Denoiser.Hosted //lfvet:kind items of a hosted policy have a prompt before them
 	in := &family.Inputs{Cu: []int32{0}, More: map[string]any{family.EncodedKey: items}}
 	for k, v := range more {
 		in.More[k] = v
 	}
 	for i := range items {
 		items[i].From = int32(in.Rows)
-		if in.Rows += items[i].Tokens(); g.m.Denoiser.Hosted {
+		if in.Rows += items[i].Tokens(); prompted {
 			in.Rows = int(items[i].From) + len(items[i].IDs) + g.m.Denoiser.Readouts
 		}
 		in.Cu = append(in.Cu, int32(in.Rows))
 	}
-	if g.m.Denoiser.Hosted {
+	if prompted {
 		prompts(in, items, g.m.Denoiser.Readouts)
 	}
 	if err := g.m.Denoiser.Check(items, in.Rows); err != nil {
@@ -122,7 +122,7 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 	class := g.m.Class(in, false)
 	data := g.m.Tensors(in, class)
 	data["cu_seqlens"] = tensor.Of(tensor.I32, in.Cu, len(in.Cu))
-	if g.m.Denoiser.Hosted {
+	if prompted {
 		hosted(in, data)
 	}
 	if p.rest == nil || p.class != class || p.rows != in.Rows {

@@ -51,10 +51,11 @@ func Before(m *family.Model, e *Model, t Take) error {
 		}
 	}
 	m.Denoiser.Live = &family.Live{States: states, Pooled: pooled}
-	if m.Denoiser.Canvas { // whose classes of shape have no room for a size more
+	canvas := m.Denoiser.Canvas //lfvet:kind its classes of shape have no room for a size more
+	if canvas {
 		m.Denoiser.Live.Tokens = Component
 	}
-	m.Modalities = append(m.Modalities, &captions{e, t, m.Denoiser.Canvas})
+	m.Modalities = append(m.Modalities, &captions{e, t, canvas})
 	m.Parts = append(m.Parts, family.Part{Component: Component, Prefix: Component + "."})
 	own := m.Source
 	m.Source = func(name string) family.Source {

@@ -35,7 +35,7 @@ func calibrated(src checkpoint.Source, dir string, f Form) (checkpoint.Source, j
 	if err != nil {
 		return nil, nil, err
 	}
-	if config.Denoises() {
+	if config.Denoises() { //lfvet:kind calibration reads text
 		return nil, nil, exit.Usagef("%s is no model of text, which are calibrated", dir)
 	}
 	m, err := build(config)

@@ -34,7 +34,7 @@ func WriteOwn(dst, like string, src checkpoint.Source, st *torch.States) error {
 	if err != nil {
 		return err
 	}
-	if c.Denoises() {
+	if c.Denoises() { //lfvet:kind such checkpoints are made by training
 		return fmt.Errorf("%s is of a model of diffusion or of actions, whose checkpoint is made by training", like)
 	}
 	m, err := build(c)

@@ -133,6 +133,7 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 			return nil, err
 		}
 	}
+	//lfvet:kind before a model is built its configuration alone tells that it has no tokenizer
 	if !t.Cfg.Model.Denoises() && !how.bare {
 		if t.Tokenizer, t.TokenizerConfig, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer,
 			t.Cfg.Run.Model.Path); err != nil {
@@ -190,7 +191,7 @@ func openHF(path, tokenizer string, how opening, weights func() (checkpoint.Sour
 		c.MTPLayers = 1
 	}
 	t := &Trained{Dir: path}
-	if c.Denoises() {
+	if c.Denoises() { //lfvet:kind before a model is built its configuration alone tells that it has no tokenizer
 		if t.Cfg, err = configs.ForModel(path); err != nil {
 			return nil, err
 		}

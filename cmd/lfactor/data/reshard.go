@@ -79,7 +79,7 @@ func ofSamples(paths []string, o dataset.Options) (bool, error) {
 			return false, err
 		}
 		kind := s.Kind()
-		if err := s.Close(); err != nil || kind == dataset.KindParts {
+		if err := s.Close(); err != nil || kind.Form() == dataset.InParts {
 			return true, err
 		}
 	}

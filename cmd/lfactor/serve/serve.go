@@ -129,7 +129,7 @@ func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serv
 		return err
 	}
 	defer m.Close()
-	if policies.Acts(m) {
+	if policies.Acts(m) { //lfvet:kind robots are served by a protocol of their own
 		if err := only(c, "a policy", textFlags); err != nil {
 			return err
 		}

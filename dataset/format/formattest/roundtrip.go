@@ -63,7 +63,7 @@ func RoundTrip(t *testing.T, f dataset.Format, docs []dataset.Document) {
 // documents are cut by them. Parts of tokens are those of the whole.
 func requireSizes(t *testing.T, s dataset.Source, docs []dataset.Document) {
 	t.Helper()
-	if s.Kind() != dataset.KindText && s.Kind() != dataset.KindTokens {
+	if f := s.Kind().Form(); f != dataset.InText && f != dataset.InTokens {
 		return
 	}
 	for from := range docs {
@@ -71,7 +71,7 @@ func requireSizes(t *testing.T, s dataset.Source, docs []dataset.Document) {
 		require.NoError(t, s.(dataset.Sized).Sizes(int64(from), sizes), s.Name())
 		for k, size := range sizes {
 			d := docs[from+k]
-			if s.Kind() == dataset.KindText {
+			if s.Kind().Form() == dataset.InText {
 				require.GreaterOrEqual(t, size, int64(len(d.Text)), s.Name())
 				continue
 			}

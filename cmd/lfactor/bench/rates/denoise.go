@@ -24,7 +24,7 @@ const captionRows = 77
 
 // denoises sets what a bench trains a model of diffusion by: the squared error of its velocity.
 func denoises(m *family.Model) {
-	if m.Denoiser == nil || m.Denoiser.Takes != nil {
+	if !m.Task().Levels {
 		return
 	}
 	target, ok := noise.Lookup("flow_prediction")

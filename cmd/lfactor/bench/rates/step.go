@@ -304,7 +304,7 @@ func (s *Step) batches(int64, int) (out []family.Microbatch, _ error) {
 			}
 			mb.Cu = append(mb.Cu, int32(len(mb.IDs)))
 		}
-		if s.family.Denoiser != nil {
+		if s.family.Task().OwnRows {
 			s.latents(&mb, r)
 		}
 		out = append(out, mb)
