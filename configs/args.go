@@ -205,6 +205,8 @@ func (l *loader) flag(name string, values []string) bool {
 		l.layoutFlag(values, o)
 	case name == "rope-scaling-factor" && l.script && len(values) == 1:
 		l.loong.RopeFactor = values[0]
+	case name == "train-samples":
+		l.samplesFlag(values, o)
 	case name == "exit-interval":
 		l.exitFlag(values, o)
 	case name == "recompute-method":
@@ -273,6 +275,16 @@ func (l *loader) sharding() {
 	})
 }
 
+// samplesFlag reads how many samples a run learns, of which Megatron makes as many steps as they fill.
+func (l *loader) samplesFlag(values []string, o Origin) {
+	n, err := strconv.Atoi(strings.Join(values, " "))
+	if err != nil || n < 1 {
+		l.fail(o, "train.steps", source.Quoted(strings.Join(values, " "))+", want a number of samples", "")
+		return
+	}
+	l.samples, l.samplesAt = n, o
+}
+
 // exitFlag reads how many steps a run makes at most, whatever it is scheduled for.
 func (l *loader) exitFlag(values []string, o Origin) {
 	n, err := strconv.Atoi(strings.Join(values, " "))
@@ -287,7 +299,7 @@ func knownFlags() []string {
 	known := slices.Concat(source.SortedKeys(table().byFlag), source.SortedKeys(megatron.IdleFlags),
 		source.SortedKeys(megatron.OnlyFlags), source.SortedKeys(megatron.RefusedFlags),
 		source.SortedKeys(expertWords), source.SortedKeys(clipFlags), source.SortedKeys(lowFlags))
-	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval",
+	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval", "train-samples",
 		"recompute-method", "recompute-num-layers", "conv-style")
 }
 

@@ -313,6 +313,13 @@ func (l *loader) tolerate() {
 		r.Plan.SequenceParallel = false
 		l.c.Notices = append(l.c.Notices, "no effect with plan.tp = 1: --sequence-parallel")
 	}
+	if n := l.samples; n > 0 {
+		if r.Train.Steps = n / r.Train.GlobalBatch; l.c.Origin("train.steps") != (Origin{}) || r.Train.Steps == 0 {
+			l.fail(l.samplesAt, "train.steps", fmt.Sprintf("%d samples are %d steps of train.global_batch = %d", n,
+				n/r.Train.GlobalBatch, r.Train.GlobalBatch), "give --train-iters or --train-samples, for a step or more")
+		}
+		l.c.Notices = append(l.c.Notices, fmt.Sprintf("train.steps = %d: --train-samples %d", r.Train.Steps, n))
+	}
 	if n := l.exitAfter; n > 0 && n < r.Train.Steps {
 		if r.Schedule.DecaySteps == 0 {
 			r.Schedule.DecaySteps = r.Train.Steps

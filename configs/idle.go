@@ -54,6 +54,7 @@ var idleSettings = []idleSetting{
 	{[]string{"train.loss_scale", "train.initial_loss_scale", "train.min_loss_scale", "train.loss_scale_window",
 		"train.loss_scale_hysteresis"}, func(c *Config) bool { return c.Run.Train.Precision != "fp16" },
 		"train.precision is not fp16"},
+	{[]string{"data.drop_last"}, func(c *Config) bool { return c.Run.Train.Epochs == 0 }, "train.epochs is 0"},
 	{[]string{"lora.alpha", "lora.dropout", "lora.targets", "lora.merge"},
 		func(c *Config) bool { return c.Run.LoRA.Rank == 0 }, "lora.rank is 0"},
 	{[]string{"train.mtp_loss_weight"}, func(c *Config) bool {
@@ -88,6 +89,7 @@ func (c *Config) noteIdle() {
 		steps = t.Steps
 	}
 	switch {
+	case t.Epochs > 0: // their steps are not known yet
 	case t.Steps > 0 && s.WarmupSteps >= t.Steps:
 		c.Notices = append(c.Notices, fmt.Sprintf("schedule.warmup_steps = %d: the run's %d steps end before the "+
 			"rate reaches optimizer.lr", s.WarmupSteps, t.Steps))

@@ -16,9 +16,11 @@ type loader struct {
 	broken    bool            // the run file could not be read at all
 	modelRead bool            // the model's file was read without a fault
 
-	script       bool               // --config-file names a LoongForge model file
-	loong        *loong.Reader      // of that file, and of overrides of parts of a model
-	exitAfter    int                // --exit-interval
+	script       bool          // --config-file names a LoongForge model file
+	loong        *loong.Reader // of that file, and of overrides of parts of a model
+	exitAfter    int           // --exit-interval
+	samples      int           // --train-samples
+	samplesAt    Origin
 	clips        map[string]float64 // flags of clips and their noise levels
 	low          map[string]string  // flags of recipes in FP8
 	custom       []string           // --custom-pipeline-recompute-layers

@@ -141,6 +141,27 @@ func TestLoongParts(t *testing.T) {
 		"model.layers.*.gate_proj", "model.layers.*.up_proj"}, cfg.Run.LoRA.Targets)
 }
 
+// TestSamplesAndPasses: Megatron's --train-samples are as many steps as they fill, and --num-train-epochs are passes.
+func TestSamplesAndPasses(t *testing.T) {
+	load := func(args string) (*Config, error) {
+		return Load(Request{Args: strings.Fields("model.name=llama/3.2-1b --data-path x --global-batch-size 16 --micro-batch-size 1 " +
+			args)})
+	}
+	cfg, err := load("--train-samples 1000")
+	require.NoError(t, err)
+	require.Equal(t, 62, cfg.Run.Train.Steps)
+	require.Contains(t, cfg.Notices, "train.steps = 62: --train-samples 1000")
+	cfg, err = load("--num-train-epochs 2.5")
+	require.NoError(t, err)
+	require.Equal(t, 2.5, cfg.Run.Train.Epochs)
+	for _, bad := range []string{"--train-samples 1000 --train-iters 5", "--train-samples 15", "--train-samples x"} {
+		_, err = load(bad)
+		require.ErrorContains(t, err, "samples", bad)
+	}
+	_, err = load("--num-train-epochs 2 --train.spike_loss=2")
+	require.Error(t, err)
+}
+
 // TestLoongLaunch reads what launch scripts of composed models give besides the model.
 func TestLoongLaunch(t *testing.T) {
 	cfg, err := Load(Request{Args: strings.Fields("--config-file " + loongTree +

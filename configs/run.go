@@ -105,6 +105,7 @@ type Data struct {
 	Readers     int          `key:"readers" default:"2" min:"1" max:"256" class:"free" doc:"Documents read, made tokens of, and whose images are decoded, at once. The data does not depend on it."`
 	Balance     bool         `key:"balance" default:"false" class:"fixed" flag:"use-vlm-dp-balance" doc:"Give every data-parallel rank microbatches of the same work, by tokens and their squares, and with a vision encoder by patches too, instead of every dp-th."`
 	Cost        []float64    `key:"balance_cost" default:"[]" class:"fixed" doc:"a, b and c of the work a·l² + b·l + c of a sample of l tokens, for data.balance; by default the model's width decides. A run with data.balance says what it measured."`
+	DropLast    bool         `key:"drop_last" default:"false" class:"free" doc:"With train.epochs: leave out what the last pass leaves over where it does not fill a step, instead of filling the step up with padding. What answers are drawn to is left out always."`
 	DropLong    bool         `key:"drop_long" default:"false" class:"fixed" flag:"enable-discard-sample" doc:"Leave out documents and conversations longer than data.seq_len, instead of cutting them."`
 	LineMax     Bytes        `key:"line_max" default:"64MiB" min:"1" class:"fixed" doc:"Longest line or record that is read; longer ones are quarantined."`
 	Filters     string       `key:"filters" class:"fixed" doc:"File with steps as a recipe of lfactor data run has them, none of which keeps state: documents that they drop are not learnt, and texts are learnt as they leave them."`
@@ -171,6 +172,7 @@ const QATGroup = 32
 type Train struct {
 	Phase              string   `key:"phase" default:"pretrain" oneof:"pretrain|sft" class:"fixed" flag:"training-phase" doc:"pretrain counts the loss on every token, sft on the turns of the assistant."`
 	Steps              int      `key:"steps" default:"1000" min:"0" class:"free" flag:"train-iters" doc:"Optimizer updates in all."`
+	Epochs             float64  `key:"epochs" default:"0" min:"0" max:"1000000" class:"free" flag:"num-train-epochs" unit:"passes" doc:"Passes over the data, each source of a blend for itself; a share of one too. How many steps they are is counted when the run begins, and train.steps ends it before where it is given. 0 leaves the length to train.steps."`
 	GlobalBatch        int      `key:"global_batch" default:"8" min:"1" class:"fixed" flag:"global-batch-size" unit:"samples" doc:"Samples of one update, over all ranks."`
 	MicroBatch         int      `key:"micro_batch" default:"1" min:"1" class:"replan" flag:"micro-batch-size" unit:"samples" doc:"Samples that one rank computes at once."`
 	Seed               int      `key:"seed" default:"1234" min:"0" class:"fixed" flag:"seed" doc:"Seed of initial weights, dropout and, through data.seed, order."`
@@ -241,6 +243,10 @@ func (t *Train) Check(at faults) {
 	if t.Keep() < -1 {
 		at.fault("train.buddy", fmt.Sprintf("%s, want auto, off or a number of steps from 1 to 1000",
 			source.Quoted(t.Buddy)), "try auto")
+	}
+	if t.Epochs > 0 && (t.SpikeNorm > 0 || t.SpikeLoss > 0) {
+		at.fault("train.epochs", "steps that are taken again with other samples use up more than the passes have",
+			"set train.steps, or leave train.spike_norm and train.spike_loss out")
 	}
 	if t.Patience > 0 && t.EvalInterval == 0 {
 		at.fault("train.patience", "counts evaluations, and train.eval_interval = 0 makes none", "set an interval")

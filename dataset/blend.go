@@ -34,18 +34,27 @@ func newBlend(sources []Weighted) blend {
 	return b
 }
 
-// next returns the source of the next sample and counts the sample.
-func (b *blend) next() int {
+// next returns the source of the next sample among those that have more and counts the sample, or -1 if none has.
+func (b *blend) next(ended []bool) int {
 	at := max(float64(b.total), 1)
-	best, most := 0, math.Inf(-1)
+	best, most := -1, math.Inf(-1)
 	for i, share := range b.shares {
-		if lag := share*at - float64(b.taken[i]); lag > most {
+		if lag := share*at - float64(b.taken[i]); lag > most && !ended[i] {
 			best, most = i, lag
 		}
+	}
+	if best < 0 {
+		return best
 	}
 	b.taken[best]++
 	b.total++
 	return best
+}
+
+// undo takes the last sample of a source back, which had none.
+func (b *blend) undo(source int) {
+	b.taken[source]--
+	b.total--
 }
 
 // PathWeight is one path of a data path and its weight.

@@ -538,3 +538,46 @@ func TestRandomWalk(t *testing.T) {
 		}
 	}
 }
+
+// TestBlendPasses: the passes of a blend are over when those of all its sources are: as many tokens are learnt as from
+// each source by itself, whatever the weights, and a loader that goes on at any step gives the same.
+func TestBlendPasses(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 0))
+	tokens := func(cfg LoaderConfig) (sum int, steps [][]Batch, at []Position) {
+		cfg.Passes, cfg.KeepLast, cfg.Shuffle, cfg.Sequential = 2, true, 8, true
+		l := open(t, cfg)
+		for {
+			at = append(at, l.Position())
+			step, err := l.Step(l.Position().Step)
+			if err == io.EOF {
+				return sum, steps, at[:len(at)-1]
+			}
+			require.NoError(t, err)
+			steps = append(steps, step)
+			for _, b := range step {
+				sum += b.LossTokens
+			}
+		}
+	}
+	for range 10 {
+		var all []Weighted
+		alone := 0
+		for i := range 3 {
+			s := longSource(string(rune('a'+i)), 3+rng.IntN(30))
+			all = append(all, Weighted{s, 0.05 + rng.Float64()})
+			n, _, _ := tokens(pretrain(Weighted{s, 1}))
+			alone += n
+		}
+		n, steps, at := tokens(pretrain(all...))
+		require.Equal(t, alone, n)
+		for i := range steps {
+			cfg := pretrain(all...)
+			cfg.Passes, cfg.KeepLast, cfg.Shuffle, cfg.Sequential = 2, true, 8, true
+			l := open(t, cfg)
+			require.NoError(t, l.Seek(at[i]))
+			got, err := l.Step(at[i].Step)
+			require.NoError(t, err)
+			require.Equal(t, steps[i], got, "step %d", i)
+		}
+	}
+}

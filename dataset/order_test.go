@@ -92,7 +92,7 @@ func TestBlendGolden(t *testing.T) {
 		b := newBlend(sources)
 		var got []int
 		for range c.Picks {
-			got = append(got, b.next())
+			got = append(got, b.next(make([]bool, len(b.shares))))
 		}
 		require.Equal(t, c.Picks, got, "%v", c.Weights)
 	}
@@ -103,7 +103,7 @@ func TestBlendExact(t *testing.T) {
 	for _, w := range []float64{3, 1, 0.37, 1e-4} {
 		b, first := newBlend([]Weighted{{Weight: w}, {Weight: 1}}), 0.0
 		for n := 1.0; n <= 100_000; n++ {
-			if b.next() == 0 {
+			if b.next(make([]bool, len(b.shares))) == 0 {
 				first++
 			}
 			if short := n*w/(w+1) - first; short < -1 || short > 1 {

@@ -24,9 +24,13 @@ const packOpen = 16
 func (m *maker) packs() ([]row, error) {
 	var items []item
 	var sizes []pack.Item
+	ended := make([]bool, len(m.queues))
 	for n := int64(0); n%int64(m.cfg.Window) != 0 || len(items) == 0; n++ {
-		source := m.blend.next()
-		if m.over(m.at.Sources[source]) {
+		for i := range ended { // the passes of a blend are over when those of all its sources are
+			ended[i] = m.over(m.at.Sources[i])
+		}
+		source := m.blend.next(ended)
+		if source < 0 {
 			break
 		}
 		d, err := m.document(source)

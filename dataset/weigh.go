@@ -1,6 +1,9 @@
 package dataset
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // LossWeight is how much a trained token of a sample of n trained tokens counts: InternVL 2.5's reweighting
 // of losses (arXiv:2412.05271). Samples that are packed into one row are weighed apart.
@@ -46,8 +49,8 @@ type Weighting struct {
 
 // Weigh returns what each token's loss is multiplied with, for the microbatches of one rank, given the
 // shares of all data-parallel ranks: the step's loss is the sum of the products. The factors of a step add
-// up to 1, unless some microbatch or round has nothing to learn; it adds nothing. They are [Rows · SeqLen]
-// each, 0 where the label is IgnoreLabel.
+// up to 1, unless some microbatch or round has samples and nothing to learn: it adds nothing, as in Megatron-LM. What
+// fills a last step up is no microbatch of the means. They are [Rows · SeqLen] each, 0 where the label is IgnoreLabel.
 func (w Weighting) Weigh(shares [][]Batch, rank int) [][]float32 {
 	norms := w.norms(shares)
 	out := make([][]float32, len(shares[rank]))
@@ -68,19 +71,16 @@ func (w Weighting) Weigh(shares [][]Batch, rank int) [][]float32 {
 
 // norms is what the weights of each rank's microbatches are divided by.
 func (w Weighting) norms(shares [][]Batch) [][]float64 {
-	sums, micros, rounds, all := make([][]float64, len(shares)), 0, 0, 0.0
+	sums, micros, all := make([][]float64, len(shares)), 0, 0.0
+	round, filled := map[int]float64{}, map[int]bool{} // by the place of a round
 	for r, share := range shares {
 		sums[r] = make([]float64, len(share))
-		micros, rounds = micros+len(share), max(rounds, len(share))
 		for k := range share {
+			if slices.ContainsFunc(share[k].SampleIDs, func(id int64) bool { return id >= 0 }) {
+				micros, filled[k] = micros+1, true
+			}
 			sums[r][k] = w.sum(&share[k])
-			all += sums[r][k]
-		}
-	}
-	round := make([]float64, rounds)
-	for _, of := range sums {
-		for k, sum := range of {
-			round[k] += sum
+			all, round[k] = all+sums[r][k], round[k]+sums[r][k]
 		}
 	}
 	for _, of := range sums {
@@ -89,7 +89,7 @@ func (w Weighting) norms(shares [][]Batch) [][]float64 {
 			case MeanToken:
 				of[k] = all
 			case MeanRound:
-				of[k] = round[k] * float64(rounds)
+				of[k] = round[k] * float64(len(filled))
 			default:
 				of[k] *= float64(micros)
 			}

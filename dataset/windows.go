@@ -10,11 +10,17 @@ func (m *maker) windows() ([]row, error) {
 	first := m.at.Sample
 	m.cuts = make([]*cutter, len(m.queues))
 	var cut []window
+	ended := make([]bool, len(m.queues))
 	for len(cut) < m.cfg.Shuffle {
-		source := m.blend.next()
-		w, err := m.window(source)
-		if err == io.EOF {
+		source := m.blend.next(ended)
+		if source < 0 {
 			break
+		}
+		w, err := m.window(source)
+		if err == io.EOF { // the passes of a blend are over when those of all its sources are
+			m.blend.undo(source)
+			ended[source] = true
+			continue
 		}
 		if err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -12,7 +13,6 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	_ "github.com/lfactor/lfactor/dataset/format"
 	_ "github.com/lfactor/lfactor/dataset/format/recordings"
-	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/sample"
 )
@@ -111,6 +111,7 @@ func (d *data) open() error {
 	}
 	if len(valid) > 0 {
 		conf.Sources, conf.OrderWindow, conf.HoldBytes = valid, 0, 32<<20 // it lies idle between evaluations
+		conf.Passes, conf.KeepLast = 0, false
 		if d.valid, err = dataset.OpenLoader(conf, d.r.encoder()); err != nil {
 			return d.r.cfg.Fault("data.valid", err.Error(), "")
 		}
@@ -176,50 +177,13 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 	if !c.Data.Packing {
 		conf.Packing = dataset.PackNone
 	}
+	conf.Passes, conf.KeepLast = int64(math.Ceil(c.Train.Epochs)), c.Train.Epochs > 0 && !c.Data.DropLast
 	conf.Sequential, conf.Vocab = !c.Data.Shuffle, d.r.cfg.Model.Vocab
 	if feed := feeds[d.kind]; feed != nil {
 		conf.Mode = dataset.ModeSFT
 		err = feed(d, &conf)
 	}
 	return conf, err
-}
-
-// feeds are what loaders of kinds of data have beside what all have; texts and ids want nothing more.
-var feeds = map[dataset.Kind]func(d *data, conf *dataset.LoaderConfig) error{
-	dataset.KindChat: func(d *data, conf *dataset.LoaderConfig) (err error) {
-		conf.Chat, err = d.chat()
-		return err
-	},
-	dataset.KindParts: func(d *data, conf *dataset.LoaderConfig) (err error) {
-		conf.Prepare = d.images.Prepare
-		if x, ok := d.images.(*diffusion.Pictures); ok {
-			conf.Samples, conf.Own = x.Samples(d.r.cfg), true
-			conf.MediaMax *= 2 // a caption is a medium too
-			return nil
-		}
-		conf.Samples, err = d.samples()
-		return err
-	},
-	dataset.KindPrompts: func(d *data, conf *dataset.LoaderConfig) (err error) {
-		conf.Packing, conf.MicroBatch = dataset.PackNone, 1
-		conf.GlobalBatch /= d.r.cfg.Run.Rollout.Group
-		conf.Samples, err = d.promptEncoder()
-		return err
-	},
-	dataset.KindEpisodes: func(d *data, conf *dataset.LoaderConfig) error {
-		x := d.images.(robotic)
-		conf.Samples, conf.Prepare, conf.Own = x.Samples(), x.Prepare, d.r.job.Model.Task().OwnRows
-		return nil
-	},
-	dataset.KindPairs:   pairFeed,
-	dataset.KindJudged:  pairFeed,
-	dataset.KindSimilar: pairFeed,
-}
-
-// pairFeed is that of answers and texts in pairs.
-func pairFeed(d *data, conf *dataset.LoaderConfig) (err error) {
-	conf.Samples, err = d.pairEncoder(conf.EOD)
-	return err
 }
 
 // orderWindow is how many documents some files of a data set have, on average; 0 means all.
@@ -261,7 +225,8 @@ func (d *data) step(step int64) (*made, error) {
 		m, err = d.read(step)
 	}
 	if err == io.EOF {
-		return nil, fmt.Errorf("the data is used up")
+		return nil, fmt.Errorf("the data is used up behind step %d: media that cannot be read, or steps taken again with "+
+			"other samples, leave fewer than were counted; set train.steps to %d to end there", step-1, step-1)
 	}
 	if err == nil {
 		err = d.learns(step, m)

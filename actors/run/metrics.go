@@ -19,6 +19,8 @@ type Metrics struct {
 	Skipped   bool    `json:"skipped,omitempty"`
 	Seconds   float64 `json:"seconds"`
 	Slowest   int     `json:"slowest_rank"`
+	// Pass is how many passes over the data are made, with train.epochs.
+	Pass float64 `json:"pass,omitempty"`
 	// Drawn compares the sampler with the trainer, of runs that draw their answers.
 	Drawn *DrawnGap `json:"drawn,omitempty"`
 	// Experts are those of a mixture, every log.experts steps.

@@ -105,6 +105,20 @@ func openAgain(file string, args []string) (d *data, conf dataset.LoaderConfig, 
 	return d, conf, nil
 }
 
+// opened opens the sources, and says what their loader has. A run does more.
+func (d *data) opened() (conf dataset.LoaderConfig, err error) {
+	if err = d.openKind(); err != nil {
+		return conf, err
+	}
+	sources, _, err := d.openSources()
+	if err != nil {
+		return conf, err
+	}
+	conf, err = d.config()
+	conf.Sources, conf.OrderWindow = sources, orderWindow(sources, d.r.cfg.Run.Data.ShardMix)
+	return conf, err
+}
+
 // openFile does the work of openAgain.
 func openFile(file string, args []string) (d *data, conf dataset.LoaderConfig, err error) {
 	cfg, err := configs.Load(configs.Request{File: file, Args: args, Getenv: os.Getenv})
@@ -119,15 +133,7 @@ func openFile(file string, args []string) (d *data, conf dataset.LoaderConfig, e
 		return nil, conf, err
 	}
 	d = newData(r)
-	if err = d.openKind(); err == nil {
-		conf.Sources, _, err = d.openSources()
-	}
-	if err == nil {
-		sources := conf.Sources
-		conf, err = d.config()
-		conf.Sources, conf.OrderWindow = sources, orderWindow(sources, cfg.Run.Data.ShardMix)
-	}
-	if err != nil {
+	if conf, err = d.opened(); err != nil {
 		d.close()
 		return nil, conf, err
 	}

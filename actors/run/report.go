@@ -379,7 +379,7 @@ func (p *reporter) step(m actors.Message) {
 	}
 	line := Metrics{Step: m.Step, Loss: v.Loss, GradNorm: v.Norm, LR: v.LR, TokensSec: p.tokens / sec,
 		MFU: flops / sec / p.peak, DataWait: v.Wait / 1e9, PeakBytes: v.Peak, Scale: v.Scale, Skipped: v.Overflow,
-		Seconds: v.Time / 1e9, Slowest: v.Slowest}
+		Seconds: v.Time / 1e9, Slowest: v.Slowest, Pass: p.r.passes.at(m.Step)}
 	if p.loadsAt == m.Step {
 		line.Experts = used(p.loads)
 	}
@@ -417,6 +417,9 @@ func (p *reporter) step(m actors.Message) {
 	} else if line.Skipped {
 		note += "  skipped: gradients overflowed"
 	}
+	if line.Pass > 0 {
+		note = fmt.Sprintf("  pass %.2f", line.Pass) + note
+	}
 	fmt.Fprintf(p.r.io.Progress, "step %d/%d  loss %.4f  grad_norm %.3f  lr %.3g  tokens/s %.0f  mfu %s  "+
 		"data-wait %.1f %%  mem %s  eta %v%s\n", m.Step, c.Steps, line.Loss, line.GradNorm, line.LR, line.TokensSec,
 		share(line.MFU), 100*line.DataWait/sec, tensor.Bytes(int64(line.PeakBytes)), eta, note)
@@ -430,6 +433,9 @@ func (p *reporter) scalars(line *Metrics) {
 	}{{"train/loss", line.Loss}, {"train/grad_norm", line.GradNorm}, {"train/lr", line.LR},
 		{"train/tokens_per_second", line.TokensSec}} {
 		p.scalar(s.name, line.Step, s.v)
+	}
+	if line.Pass > 0 {
+		p.scalar("train/pass", line.Step, line.Pass)
 	}
 	if d := line.Drawn; d != nil && d.Tokens > 0 {
 		p.scalar("train/drawn_gap", line.Step, d.Gap)

@@ -94,6 +94,7 @@ type Run struct {
 	life   int             // how often this process was started before
 	asks   bool            // it answers questions of a run, whose files stay as they are
 	heir   *heir           // of a process that leads in place of another, else nil
+	passes passes          // of train.epochs
 	data   *data
 	report *reporter
 }
@@ -264,6 +265,9 @@ func (r *Run) prepare() error {
 	}
 	r.layout.Budget(machine.MemoryShare(r.layout.World()))
 	if err = r.layout.Fits(func() string { return layout.Remedy(r.cfg, roomHere(r.cfg), nil) }); err != nil {
+		return err
+	}
+	if err = r.countSteps(); err != nil {
 		return err
 	}
 	if err = r.begin(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/policies"
 )
 
@@ -140,6 +141,44 @@ var openers = map[string]func(d *data) (imagery, error){
 		}
 		return x, err
 	},
+}
+
+// feeds are what loaders of kinds of data have beside what all have; texts and ids want nothing more.
+var feeds = map[dataset.Kind]func(d *data, conf *dataset.LoaderConfig) error{
+	dataset.KindChat: func(d *data, conf *dataset.LoaderConfig) (err error) {
+		conf.Chat, err = d.chat()
+		return err
+	},
+	dataset.KindParts: func(d *data, conf *dataset.LoaderConfig) (err error) {
+		conf.Prepare = d.images.Prepare
+		if x, ok := d.images.(*diffusion.Pictures); ok {
+			conf.Samples, conf.Own = x.Samples(d.r.cfg), true
+			conf.MediaMax *= 2 // a caption is a medium too
+			return nil
+		}
+		conf.Samples, err = d.samples()
+		return err
+	},
+	dataset.KindPrompts: func(d *data, conf *dataset.LoaderConfig) (err error) {
+		conf.Packing, conf.MicroBatch, conf.KeepLast = dataset.PackNone, 1, false
+		conf.GlobalBatch /= d.r.cfg.Run.Rollout.Group
+		conf.Samples, err = d.promptEncoder()
+		return err
+	},
+	dataset.KindEpisodes: func(d *data, conf *dataset.LoaderConfig) error {
+		x := d.images.(robotic)
+		conf.Samples, conf.Prepare, conf.Own = x.Samples(), x.Prepare, d.r.job.Model.Task().OwnRows
+		return nil
+	},
+	dataset.KindPairs:   pairFeed,
+	dataset.KindJudged:  pairFeed,
+	dataset.KindSimilar: pairFeed,
+}
+
+// pairFeed is that of answers and texts in pairs.
+func pairFeed(d *data, conf *dataset.LoaderConfig) (err error) {
+	conf.Samples, err = d.pairEncoder(conf.EOD)
+	return err
 }
 
 // unread tells what of recordings is not read, and has what is not read of prompts be told.

@@ -152,7 +152,7 @@ func fsdp(r *reading, key string, v any) {
 
 func finishAxolotl(r *reading) {
 	r.batches("micro_batch_size", "gradient_accumulation_steps")
-	r.steps("max_steps", "num_epochs")
+	r.length("max_steps", "num_epochs", 1)
 	r.ours["checkpoint.save_hf"] = true
 	r.fromHub("base_model")
 	switch kind := fmt.Sprint(r.all["adapter"]); kind {

@@ -98,7 +98,7 @@ var preferences = map[string]string{
 
 func finishLlamafactory(r *reading) {
 	r.batches("per_device_train_batch_size", "gradient_accumulation_steps")
-	r.steps("max_steps", "num_train_epochs")
+	r.length("max_steps", "num_train_epochs", 3)
 	r.ours["checkpoint.save_hf"] = true
 	r.fromHub("model_name_or_path")
 	stage := fmt.Sprint(r.all["stage"])

@@ -88,15 +88,16 @@ func (r *reading) batches(micro, adds string) {
 	}
 }
 
-// steps sets the number of steps, which is all that lfactor counts.
-func (r *reading) steps(steps, epochs string) {
+// length sets the number of steps, or of passes where that is not said; usual is what stands for these there.
+func (r *reading) length(steps, epochs string, usual float64) {
 	if n := r.number(steps, -1); n > 0 {
 		r.ours["train.steps"] = int(n)
 		return
 	}
-	r.ours["train.steps"] = 1000
-	r.differ(epochs, r.all[epochs], "lfactor counts steps, and here stands 1000: samples (lfactor data stat says "+
-		"how many) times passes over train.global_batch, or less where samples are packed")
+	r.ours["train.epochs"] = r.number(epochs, usual)
+	if r.all[epochs] == nil {
+		r.differ(epochs, nil, fmt.Sprintf("was not given: %g stands for it, as there", usual))
+	}
 }
 
 // fromHub lets a name that is of no folder here be fetched from the hub.

@@ -132,7 +132,6 @@ var RefusedFlags = map[string]string{
 	"sft-data-streaming": "data is always read as training goes: remove the flag, " +
 		"the order is that of data.shuffle",
 	"enable-ema":                "no moving average of weights is kept",
-	"train-samples":             "set train.steps instead",
 	"lr-warmup-samples":         "set schedule.warmup_steps instead",
 	"lr-decay-samples":          "set schedule.decay_steps instead",
 	"rampup-batch-size":         "the batch size does not change during a run",

@@ -128,6 +128,9 @@ func DataFault(c *configs.Config, key string, err error) error {
 func kindHere(c *configs.Config, at configs.At) {
 	format := OpenedAs(&c.Run.Data)
 	if c.Run.Data.Follow { // its shards are looked at when they are read
+		if c.Run.Train.Epochs > 0 {
+			at("train.epochs", "data that grows is learnt once, generation by generation", "set train.steps instead")
+		}
 		return
 	}
 	for _, p := range append(append([]configs.WeightPath{}, c.Run.Data.Paths...), c.Run.Data.Valid...) {

@@ -148,6 +148,7 @@ type Metric struct {
 	Skipped   bool     `parquet:"skipped"` // no update was made
 	Seconds   float64  `parquet:"seconds"`
 	Slowest   int32    `parquet:"slowest_rank"`
+	Pass      *float64 `parquet:"pass,optional"` // how many passes over the data are made, of runs of train.epochs
 	// Of runs that draw their answers: the largest difference between log-probabilities of sampler and
 	// trainer in nats, over how many tokens, and how many were drawn by older weights.
 	DrawnGap    *float64 `parquet:"drawn_gap,optional"`
@@ -169,6 +170,9 @@ func metrics(dir string, row func(Metric) error) error {
 		r := Metric{Step: m.Step, Loss: number(m.Loss), GradNorm: number(m.GradNorm), LR: m.LR,
 			TokensSec: number(m.TokensSec), MFU: number(m.MFU), DataWait: m.DataWait, PeakBytes: int64(m.PeakBytes),
 			Scale: m.Scale, Skipped: m.Skipped, Seconds: m.Seconds, Slowest: int32(m.Slowest)}
+		if m.Pass > 0 {
+			r.Pass = &m.Pass
+		}
 		if d := m.Drawn; d != nil {
 			tokens, older := int64(d.Tokens), int64(d.Older)
 			if r.DrawnTokens, r.DrawnOlder = &tokens, &older; tokens > 0 {
