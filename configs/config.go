@@ -186,8 +186,10 @@ func (l *loader) unknown(o Origin, prefix, name string) {
 	if try == "" {
 		try = table().elsewhere(last)
 	}
-	if try == "" {
-		try = source.OneOf(table().names(prefix))
+	if all := table().names(prefix); try == "" && len(all) > 12 && prefix != "" {
+		try = fmt.Sprintf("`lfactor config explain %s` lists its %d keys", prefix, len(all))
+	} else if try == "" {
+		try = source.OneOf(all)
 	}
 	l.fail(o, name, "unknown key", try)
 }

@@ -3,6 +3,7 @@ package configs
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,6 +140,26 @@ func TestLoongParts(t *testing.T) {
 	require.Equal(t, 16, cfg.Run.LoRA.Rank)
 	require.Equal(t, []string{"model.layers.*.q_proj", "model.layers.*.k_proj", "model.layers.*.v_proj",
 		"model.layers.*.gate_proj", "model.layers.*.up_proj"}, cfg.Run.LoRA.Targets)
+}
+
+// TestElsewhereFlags: what other trainers' flags are answered with are flags and keys that there are.
+func TestElsewhereFlags(t *testing.T) {
+	_, err := Load(Request{Args: []string{"--model.name=x", "--learning_rate", "3"}})
+	require.ErrorContains(t, err, "give --lr, or optimizer.lr=")
+	flags, named := knownFlags(), 0
+	for flag, try := range elsewhereFlags {
+		require.False(t, slices.Contains(flags, flag), flag)
+		for _, word := range strings.FieldsFunc(try, func(r rune) bool { return strings.ContainsRune(" ,;:=…[]()", r) }) {
+			if name, ok := strings.CutPrefix(word, "--"); ok {
+				named++
+				require.True(t, slices.Contains(flags, name), "%s: %s", flag, name)
+			} else if strings.Contains(word, ".") {
+				named++
+				require.NotNil(t, table().byName[word], "%s: %s", flag, word)
+			}
+		}
+	}
+	require.Greater(t, named, 25)
 }
 
 // TestSamplesAndPasses: Megatron's --train-samples are as many steps as they fill, and --num-train-epochs are passes.

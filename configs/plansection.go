@@ -274,12 +274,12 @@ func (c *Checkpoint) Check(at faults) {
 
 // Log says what is written about the run.
 type Log struct {
-	Dir             string   `key:"dir" default:"runs/latest" class:"free" doc:"Run directory: log, metrics, loss curve."`
+	Dir             string   `key:"dir" default:"runs/latest" class:"free" doc:"Run directory: log, metrics, loss curve, and in run.json whose they are and how the run ended. Records of another run that lie there are moved to a folder with its time and name, below before, or beside runs/latest; a run that goes on from its checkpoint takes its own back."`
 	JSONL           string   `key:"jsonl" default:"metrics.jsonl" class:"free" doc:"Metrics, one JSON object a step, below log.dir; empty writes none."`
 	TensorBoard     string   `key:"tensorboard" default:"tensorboard" class:"free" flag:"tensorboard-dir" doc:"Directory of TensorBoard event files, below log.dir unless absolute; empty writes none."`
 	Trackers        []string `key:"trackers" class:"free" doc:"Further records of the figures, below log.dir: wandb, a directory as Weights & Biases writes it offline, for wandb sync; mlflow, MLflow's store of files, mlruns."`
 	Project         string   `key:"project" default:"lfactor" class:"free" doc:"Under which trackers group runs."`
-	Name            string   `key:"name" class:"free" doc:"What trackers call the run; empty is the name of log.dir."`
+	Name            string   `key:"name" class:"free" doc:"What the run is called in its record and by trackers; empty is the family of its model there, and the name of log.dir for trackers."`
 	Experts         int      `key:"experts" default:"0" min:"0" class:"free" unit:"steps" doc:"Steps between records of how a mixture's experts are used: rows, drops and the router's entropy, in the metrics, and an image of them, experts.svg; 0 makes none."`
 	Edges           float64  `key:"edges" default:"10" min:"0" class:"free" doc:"Seconds between records of what actors sent and waited for, in edges.jsonl below log.dir, more where there are so many edges that the file would grow by over 1 kB/s; 0 makes none."`
 	Tensors         []string `key:"tensors" class:"free" doc:"Patterns with * of tensors to write down, below log.dir in tensors: MODULE.input, MODULE.output and MODULE.output_grad of a module that has a weight, as *.down_proj.output, a parameter's own name for its weights, and that with _grad for its gradient, summed over all ranks."`

@@ -57,29 +57,6 @@ type Options struct {
 // processes that are left hold it.
 var ErrStopped = errors.New("stopped on request")
 
-// lockRun holds the directories that a run writes.
-func lockRun(cfg *configs.Config) (func(), error) {
-	var held []func()
-	release := func() {
-		for _, f := range held {
-			f()
-		}
-	}
-	dirs := map[string]string{"log.dir": cfg.Run.Log.Dir, "checkpoint.dir": cfg.Run.Checkpoint.Dir}
-	for _, key := range []string{"checkpoint.dir", "log.dir"} {
-		if dirs[key] == "" || key == "log.dir" && dirs[key] == dirs["checkpoint.dir"] {
-			continue
-		}
-		f, err := machine.LockDir(key, dirs[key])
-		if err != nil {
-			release()
-			return nil, err
-		}
-		held = append(held, f)
-	}
-	return release, nil
-}
-
 // Run is a training run while it is set up and carried out.
 type Run struct {
 	cfg    *configs.Config
@@ -95,6 +72,8 @@ type Run struct {
 	asks   bool            // it answers questions of a run, whose files stay as they are
 	heir   *heir           // of a process that leads in place of another, else nil
 	passes passes          // of train.epochs
+	record Record          // of log.dir
+	unlock func()          // releases log.dir and checkpoint.dir; nil where they are not held
 	data   *data
 	report *reporter
 }
@@ -102,7 +81,7 @@ type Run struct {
 // Train carries out a checked configuration to its end. It goes on from the newest durable checkpoint of
 // checkpoint.dir, so that the same call repeats what the same command does. A context that ends stops it
 // after the step under way, with ErrStopped, as a Fleet does that has no room for a process any more.
-func Train(ctx context.Context, cfg *configs.Config, o Options) error {
+func Train(ctx context.Context, cfg *configs.Config, o Options) (err error) {
 	r := newRun(cfg, o)
 	if os.Getenv(envSampler) != "" {
 		return r.serves()
@@ -110,7 +89,6 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	if err := errors.Join(r.comeBack(), r.succeeds()); err != nil {
 		return err
 	}
-	var err error
 	if r.mirror, err = r.newMirror(); err != nil {
 		return err
 	}
@@ -126,16 +104,17 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	if err := r.prepareUntil(ctx); err != nil {
 		return err
 	}
+	defer func() { err = r.ended(err) }()
 	defer r.start.close()
 	defer r.data.close()
 	if proc > 0 {
 		return r.work(proc)
 	}
-	unlock, err := lockRun(cfg)
-	if err != nil {
-		return err
+	if r.unlock == nil {
+		if r.unlock, err = lockRun(cfg); err != nil {
+			return err
+		}
 	}
-	defer unlock()
 	if saved := r.start.saved; saved != nil && len(r.start.skipped) > 0 {
 		if err := checkpoint.Rewind(checkpoint.OS, cfg.Run.Checkpoint.Dir, saved.Step()); err != nil {
 			return err
@@ -252,8 +231,12 @@ func (r *Run) encoder() dataset.Encoder {
 }
 
 // prepare lays the run out: tokenizer, model, plan, where it starts from, and data.
-func (r *Run) prepare() error {
-	var err error
+func (r *Run) prepare() (err error) {
+	defer func() {
+		if err != nil {
+			err = r.ended(err)
+		}
+	}()
 	if err = r.readTokenizer(); err != nil {
 		return err
 	}
@@ -270,8 +253,20 @@ func (r *Run) prepare() error {
 	if err = r.countSteps(); err != nil {
 		return err
 	}
+	first := workerProc() == 0 && !r.asks && r.heir == nil && r.life == 0
+	if first { // before anything of log.dir is read or written; who takes over waits for who led to be gone
+		if r.unlock, err = lockRun(r.cfg); err != nil {
+			return err
+		}
+	}
 	if err = r.begin(); err != nil {
 		return err
+	}
+	r.record = ReadRecord(r.cfg.Run.Log.Dir)
+	if first {
+		if err = r.ownFolder(); err != nil {
+			return err
+		}
 	}
 	r.data, err = openData(r)
 	return err

@@ -61,7 +61,7 @@ const usualSection = "usual"
 // sections are what a checkpoint of a step has beside its tensors.
 func (r *Run) sections(step int64, state []float64) map[string]any {
 	sections := map[string]any{"config": r.cfg.Flat(), "state": state[:stateLen],
-		"data": r.data.position(step), "params": r.layout.Order}
+		"data": r.data.position(step), "params": r.layout.Order, runSection: r.record.ID}
 	if state[filedLen-1] > 0 {
 		sections[usualSection] = state[stateLen:filedLen]
 	}

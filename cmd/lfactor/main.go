@@ -38,7 +38,6 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/ui"
 	"github.com/lfactor/lfactor/cmd/lfactor/version"
 	"github.com/lfactor/lfactor/cmd/lfactor/why"
-	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 )
 
@@ -83,7 +82,8 @@ func main() {
 	}
 	code := cli.ExitCode(err)
 	if code != exit.Interrupted && err.Error() != "" && !errors.Is(err, run.ErrStopped) {
-		fmt.Fprintln(os.Stderr, "error:", configs.Redact(err.Error()))
+		form, _ := c.PersistentFlags().GetString("output") // the flag is there
+		cli.Say(os.Stderr, err, cli.FormOf(form, os.Args[1:]))
 	}
 	stop()
 	os.Exit(code) // after a request to stop and a durable save the code may be 0

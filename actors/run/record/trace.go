@@ -31,9 +31,12 @@ type Tracer struct {
 	rows map[actors.Ref]bool
 }
 
+// TraceName is the file of log.dir with the jobs of all ranks by time.
+const TraceName = "trace.json"
+
 // NewTracer begins trace.json in dir, of a run of so many processes.
 func NewTracer(dir string, procs int) (*Tracer, error) {
-	f, err := os.Create(filepath.Join(dir, "trace.json"))
+	f, err := os.Create(filepath.Join(dir, TraceName))
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,8 @@ func ExitCode(err error) int {
 		return exit.Corrupt
 	case errors.As(err, &spent), errors.Is(err, dataset.ErrNoTokens):
 		return exit.Data
+	case errors.Is(err, syscall.EADDRINUSE):
+		return exit.Usage
 	case errors.As(err, &budget), errors.As(err, &rows), errors.As(err, &void) && void.Over:
 		return exit.Fit
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +27,11 @@ func Command() *cobra.Command {
 			"which the first that differs is named. As with diff, the exit code is 1 if they differ.",
 		Args: cobra.ExactArgs(2)}
 	c.RunE = func(c *cobra.Command, args []string) error {
+		for _, dir := range args {
+			if _, err := os.Stat(filepath.Join(dir, "run.yaml")); err != nil {
+				return exit.With(fmt.Errorf("%s: no run's records are here; name two run directories (log.dir)", dir), exit.Corrupt)
+			}
+		}
 		d, err := record.Compare(args[0], args[1])
 		if err != nil {
 			return err

@@ -152,6 +152,20 @@ func (f *folder) event(line []byte) {
 	}
 }
 
+// state is what a run's record says of its end.
+func state(dir string, running bool) (is, why string) {
+	r := run.ReadRecord(dir)
+	switch {
+	case running:
+		return run.Running, ""
+	case r.Status == run.Running:
+		return "killed", "it ended without a word: it was killed, or its host was lost"
+	case r.Status == "":
+		return "not running", ""
+	}
+	return r.Status, r.Reason
+}
+
 // ask is what the run's actors do now, and the processes that do not answer; running is false where none is under way.
 func (f *folder) ask() (all []host.Status, silent []host.Silent, running bool) {
 	f.asking.Lock()
@@ -170,6 +184,8 @@ type summary struct {
 	Name    string  `json:"name"`
 	Dir     string  `json:"dir"`
 	Running bool    `json:"running"`
+	State   string  `json:"state"`         // how it has ended, of a run that has
+	Why     string  `json:"why,omitempty"` // of one that has failed
 	Sim     bool    `json:"simulated"`
 	Step    int64   `json:"step"`
 	Steps   int     `json:"steps"` // of the run file, 0 where it cannot be read
@@ -185,6 +201,7 @@ func (f *folder) summary(id int) summary {
 	f.look()
 	defer f.mu.Unlock()
 	s := summary{ID: id, Name: f.name, Dir: f.dir, Running: running, Sim: f.simulated()}
+	s.State, s.Why = state(f.dir, running)
 	if n := len(f.curves.step); n > 0 {
 		s.Step = f.curves.step[n-1]
 		if l := f.curves.cols[0][n-1]; l == l {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,9 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/user"
+	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // Commands are ps, attach, logs, stop and events.
@@ -98,10 +101,14 @@ func attach() *cobra.Command {
 
 func stop() *cobra.Command {
 	c := &cobra.Command{Use: "stop [JOB]", Short: "Let a job end after the step under way, with a durable save",
+		Long: "JOB is one of the cluster, by default the newest, or the run directory (log.dir) of a run on this host.",
 		Args: cobra.MaximumNArgs(1)}
 	client := onCluster(c)
 	now := c.Flags().Bool("now", false, "kill it instead: it loses what is not durable")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if i, err := os.Stat(strings.Join(args, "")); err == nil && i.IsDir() {
+			return stopHere(c, args[0], *now)
+		}
 		cl, err := client()
 		if err != nil {
 			return err
@@ -123,6 +130,34 @@ func stop() *cobra.Command {
 		})
 	}
 	return c
+}
+
+// stopHere ends the run of a directory on this host.
+func stopHere(c *cobra.Command, dir string, now bool) error {
+	pid := host.ProcessOf(dir, 0)
+	if pid == 0 {
+		return exit.With(fmt.Errorf("%s: no run is under way here", dir), exit.Corrupt)
+	}
+	p, err := os.FindProcess(pid)
+	if err == nil && now {
+		err = p.Kill()
+	} else if err == nil {
+		err = p.Signal(syscall.SIGTERM)
+	}
+	if err != nil {
+		return fmt.Errorf("process %d, which leads the run of %s: %w", pid, dir, err)
+	}
+	told := struct {
+		Dir     string `json:"dir"`
+		Process int    `json:"process"`
+	}{dir, pid}
+	return cli.Emit(c, told, func(w io.Writer) {
+		if now {
+			fmt.Fprintf(w, "process %d of %s is killed\n", pid, dir)
+			return
+		}
+		fmt.Fprintf(w, "%s ends after the step under way, with a save if it has a checkpoint.dir\n", dir)
+	})
 }
 
 // logs prints what a job has written, each line with its host and process.

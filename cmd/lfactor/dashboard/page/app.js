@@ -38,8 +38,8 @@ function sidebar() {
     } });
     const node = el("div", { class: "run" + (r.id === app.main ? " main" : ""), tabindex: 0, role: "button", "aria-pressed": String(r.id === app.main), onclick: () => choose(r.id), onkeydown: (e) => { if (e.key === "Enter") choose(r.id); } },
       el("div", { class: "name" }, app.runs.length > 1 ? box : "", el("span", { class: "swatch", css: { background: colours[r.id % colours.length] } }), r.name),
-      el("small", {}, r.simulated ? "a step in virtual time" : `${r.running ? "running" : "not running"} · step ${r.step}${r.steps ? " of " + r.steps : ""}`), el("small", {}, r.loss ? `loss ${si(r.loss)}` : ""), el("small", { title: r.plan }, r.model),
-      r.steps ? el("progress", { max: r.steps, value: Math.min(r.step, r.steps), "aria-label": "steps done" }) : "", r.wrong ? el("small", {}, r.wrong) : "");
+      el("small", { title: r.why || "" }, r.simulated ? "a step in virtual time" : `${r.state || (r.running ? "running" : "not running")} · step ${r.step}${r.steps ? " of " + r.steps : ""}`), el("small", {}, r.loss ? `loss ${si(r.loss)}` : ""), el("small", { title: r.plan }, r.model),
+      r.steps ? el("progress", { max: r.steps, value: Math.min(r.step, r.steps), "aria-label": "steps done" }) : "", r.why ? el("small", { class: "why" }, r.why) : "", r.wrong ? el("small", {}, r.wrong) : "");
     if (app.admin && r.running) node.append(el("button", { onclick: async (e) => {
       e.stopPropagation();
       if (!confirm(`Stop ${r.name}? It saves its state after the step under way.`)) return;

@@ -181,6 +181,6 @@ export class Curves {
     const card = (name, v) => el("div", { class: "card" }, el("span", {}, name), el("b", {}, v));
     this.cards.replaceChildren(card(run && run.steps ? `step, of ${run.steps}` : "step", String(step)), card("loss", say("loss")), card("gradient norm", say("grad_norm")),
       card("tokens a second", si(mid("tokens"))), card("MFU", share(mid("mfu"))), card("data wait", share(mid("wait"))), card("slowest rank", String(last("slowest"))),
-      card(run?.running ? "time left" : "state", run?.running ? seconds(left) : "not running"));
+      card(run?.running ? "time left" : "state", run?.running ? seconds(left) : run?.state || "not running"));
   }
 }

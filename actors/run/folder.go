@@ -1,0 +1,213 @@
+package run
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/run/record"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/topology/machine"
+)
+
+// RecordName is the file of log.dir that says whose records lie there, and how the run ended.
+const RecordName = "run.json"
+
+// Record is that file.
+type Record struct {
+	ID      string    `json:"id"` // of the run, in its checkpoints too
+	Name    string    `json:"name,omitempty"`
+	Started time.Time `json:"started"`
+	Status  string    `json:"status"`           // Running, Finished, Stopped or Failed
+	Reason  string    `json:"reason,omitempty"` // of a run that has failed
+	Ended   time.Time `json:"ended,omitzero"`
+}
+
+// What a Record says of a run. One that says Running may have been killed.
+const (
+	Running  = "running"
+	Finished = "finished"
+	Stopped  = "stopped"
+	Failed   = "failed"
+)
+
+// ReadRecord reads the record of a run directory; it is zero where there is none.
+func ReadRecord(dir string) (r Record) {
+	b, err := os.ReadFile(filepath.Join(dir, RecordName))
+	if err != nil || json.Unmarshal(b, &r) != nil {
+		return Record{}
+	}
+	return r
+}
+
+// runSection is where a checkpoint has the identity of its run.
+const runSection = "run"
+
+// records are the names, or patterns of them, of what a run writes in log.dir about itself. What is kept to be used
+// again, such as latents and the answers of a reference, is no run's own.
+var records = []string{"run.yaml", RecordName, "log.jsonl", "metrics.jsonl", EdgesName, "edges-*.json", "edges", "loss.svg",
+	"quarantine.jsonl", LedgerName, record.TraceName, RolloutsName, "tensorboard", "experts.svg", "routing", "tensors", "tables",
+	"report.html"}
+
+// ownFolder sees to it that log.dir has this run's records alone. What another run has left there is moved to a folder
+// of its own beside it, and what this one has there, whose checkpoint it goes on from, comes back.
+func (r *Run) ownFolder() error {
+	dir, c := r.cfg.Run.Log.Dir, &r.cfg.Run
+	have := ReadRecord(dir)
+	r.record = Record{ID: fmt.Sprintf("%x", time.Now().UnixNano()), Name: cmp.Or(c.Log.Name, r.job.Model.Family), Started: time.Now().UTC()}
+	if r.start.step > 0 {
+		var id string
+		var bad *checkpoint.Error
+		err := r.start.saved.Section(runSection, &id)
+		switch {
+		case errors.As(err, &bad) && bad.Fault == checkpoint.Missing, err == nil && (id == "" || id == have.ID):
+			r.record.ID, r.record.Started = cmp.Or(have.ID, r.record.ID), cmp.Or(have.Started, r.record.Started)
+			return r.tell(Running, "")
+		case err != nil:
+			return err
+		}
+		r.record.ID = id
+	}
+	old, err := setAside(dir, have)
+	if err != nil {
+		return fmt.Errorf("log.dir: the records of the run before cannot be moved: %w; empty the folder, or name another", err)
+	}
+	if old != "" {
+		fmt.Fprintf(r.io.Progress, "note: %s had another run's records; they are in %s now\n", dir, old)
+	}
+	if r.start.step > 0 {
+		if back := r.bringBack(); back != nil {
+			return back
+		}
+	}
+	return r.tell(Running, "")
+}
+
+// tell writes the record.
+func (r *Run) tell(status, reason string) error {
+	r.record.Status, r.record.Reason, r.record.Ended = status, reason, time.Time{}
+	if status != Running {
+		r.record.Ended = time.Now().UTC()
+	}
+	b, err := json.Marshal(r.record)
+	if err != nil {
+		return err
+	}
+	return machine.ReplaceBytes(filepath.Join(r.cfg.Run.Log.Dir, RecordName), 0o600, b)
+}
+
+// ended says in the record how the run has ended, and releases what it holds. It returns the run's error.
+func (r *Run) ended(err error) error {
+	if r.unlock == nil {
+		return err
+	}
+	defer r.unlock()
+	status, why := Finished, ""
+	switch {
+	case errors.Is(err, ErrStopped):
+		status = Stopped
+	case err != nil:
+		status, why = Failed, configs.Redact(err.Error())
+	}
+	if r.record.ID == "" {
+		return err
+	}
+	if told := r.tell(status, why); told != nil && err == nil {
+		return told
+	}
+	return err
+}
+
+// kept is the folder of the records of earlier runs in a run directory: beside runs/latest, and before below others.
+func kept(dir string) string {
+	if filepath.Base(dir) == "latest" {
+		return filepath.Dir(dir)
+	}
+	return filepath.Join(dir, "before")
+}
+
+// setAside moves the records in dir to a folder that has the time at which their run began, and returns it, "" where
+// there are none.
+func setAside(dir string, have Record) (to string, err error) {
+	log, err := os.Stat(filepath.Join(dir, "log.jsonl"))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && log.Size() == 0 {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	began := have.Started
+	if began.IsZero() {
+		began = log.ModTime()
+	}
+	name := began.UTC().Format("20060102-150405")
+	if have.Name != "" {
+		name += "-" + filepath.Base(have.Name)
+	}
+	to = filepath.Join(kept(dir), name)
+	for n := 2; machine.Exists(to); n++ {
+		to = filepath.Join(kept(dir), fmt.Sprintf("%s-%d", name, n))
+	}
+	return to, moveRecords(dir, to)
+}
+
+// moveRecords moves the records of a run from one folder to another.
+func moveRecords(from, to string) error {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	all, err := os.ReadDir(from)
+	for _, e := range all {
+		if slices.ContainsFunc(records, func(p string) bool { ok, _ := filepath.Match(p, e.Name()); return ok }) { // all are patterns
+			err = errors.Join(err, os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())))
+		}
+	}
+	return err
+}
+
+// bringBack moves this run's records, which were set aside, to log.dir.
+func (r *Run) bringBack() error {
+	dir := r.cfg.Run.Log.Dir
+	all, err := os.ReadDir(kept(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range all {
+		from := filepath.Join(kept(dir), e.Name())
+		if was := ReadRecord(from); e.IsDir() && was.ID == r.record.ID {
+			r.record.Started = was.Started
+			fmt.Fprintf(r.io.Progress, "note: the records in %s are this run's and are in %s again\n", from, dir)
+			return errors.Join(moveRecords(from, dir), os.Remove(from))
+		}
+	}
+	return err
+}
+
+// lockRun holds the directories that a run writes.
+func lockRun(cfg *configs.Config) (func(), error) {
+	var held []func()
+	release := func() {
+		for _, f := range held {
+			f()
+		}
+	}
+	dirs := map[string]string{"log.dir": cfg.Run.Log.Dir, "checkpoint.dir": cfg.Run.Checkpoint.Dir}
+	for _, key := range []string{"checkpoint.dir", "log.dir"} {
+		if dirs[key] == "" || key == "log.dir" && dirs[key] == dirs["checkpoint.dir"] {
+			continue
+		}
+		f, err := machine.LockDir(key, dirs[key])
+		if err != nil {
+			release()
+			return nil, err
+		}
+		held = append(held, f)
+	}
+	return release, nil
+}
