@@ -213,6 +213,9 @@ const recentMax = 32
 func (d *data) step(step int64) (*made, error) {
 	d.mu.Lock()
 	have := d.recent[step]
+	if step < 0 { // one evaluation's batches are asked for one after the other
+		delete(d.recent, step+1)
+	}
 	d.mu.Unlock()
 	if have != nil && !have.old {
 		return have, nil
@@ -240,15 +243,29 @@ func (d *data) step(step int64) (*made, error) {
 	if step > 0 {
 		d.marks.enter(step, m.end)
 	}
-	delete(d.recent, step-recentMax)
-	if step < 0 {
-		delete(d.recent, step+1)
+	if step > recentMax {
+		delete(d.recent, step-recentMax)
 	}
 	return m, nil
 }
 
 // errLeft says that nobody waits any more for data that does not come.
 var errLeft = errors.New("the run ends, and its data has not come")
+
+// evaluates brings a loader to batch n of an evaluation: each sees the same batches.
+func evaluates(l *dataset.Loader, n int64) error {
+	if n == 0 || l.Position().Step > n {
+		if err := l.Seek(dataset.Position{}); err != nil {
+			return err
+		}
+	}
+	for l.Position().Step < n { // batches that are kept were not asked for
+		if _, err := l.Step(l.Position().Step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // read has a loader make a step, until leave is called.
 func (d *data) read(step int64) (*made, error) {
@@ -269,11 +286,9 @@ func (d *data) read(step int64) (*made, error) {
 		}
 		if step < 0 {
 			l, at = d.valid, -step-1
-			if at == 0 { // every evaluation sees the same batches
-				if err := l.Seek(dataset.Position{}); err != nil {
-					done <- result{err: err}
-					return
-				}
+			if err := evaluates(d.valid, at); err != nil {
+				done <- result{err: err}
+				return
 			}
 		}
 		start := l.Position()
