@@ -256,6 +256,7 @@ type Checkpoint struct {
 	LoadRNG       bool   `key:"load_rng" default:"true" class:"free" flag:"no-load-rng=false" doc:"Take the random state and the position in the data from checkpoint.load as well."`
 	Interval      int    `key:"interval" default:"0" min:"0" class:"free" flag:"save-interval" unit:"steps" doc:"Steps between saves; 0 saves at the end only."`
 	Keep          int    `key:"keep" default:"2" min:"1" class:"free" doc:"Checkpoints to keep; the latest always stays."`
+	Best          bool   `key:"best" default:"false" class:"free" doc:"Keep, beside checkpoint.keep of the newest, the checkpoint whose step had the lowest loss of an evaluation, and export that one at the end. A save that comes while another is under way is put off to a step that may have none. Evaluations come with every save: checkpoint.interval is train.eval_interval or a multiple of it."`
 	SaveHF        bool   `key:"save_hf" default:"false" class:"free" flag:"save-hf" doc:"Export a Hugging Face directory at the end."`
 	SaveHFPath    string `key:"save_hf_path" class:"free" flag:"save-hf-path" doc:"Where to; by default release_hf_weights in checkpoint.dir."`
 	SaveHFAverage bool   `key:"save_hf_ema" default:"false" class:"free" doc:"Export the average of the weights that optimizer.ema keeps instead of the last ones."`

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"math"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/host"
@@ -10,6 +11,25 @@ import (
 // enteredWait is how long a checkpoint waits for the ledger to have its step, which the observer enters. It is
 // as good as never needed whole: a disk that takes so long has the checkpoint wait as well.
 const enteredWait = 10 * time.Second
+
+// bestSaved is the checkpoint whose step has the lowest loss of an evaluation, with checkpoint.best; the older one of
+// two alike.
+func (r *Run) bestSaved() (best checkpoint.Entry, ok bool) {
+	if !r.cfg.Run.Checkpoint.Best || r.report == nil {
+		return best, false
+	}
+	all, err := checkpoint.List(r.cfg.Run.Checkpoint.Dir)
+	if err != nil { // whoever reads it next says so
+		return best, false
+	}
+	lowest := math.Inf(1)
+	for _, e := range all { // the newest first
+		if loss, evaluated := r.report.patience.lossAt(e.Step); evaluated && loss <= lowest {
+			best, lowest, ok = e, loss, true
+		}
+	}
+	return best, ok
+}
 
 // commit makes the checkpoint of a step durable, then removes what retention lets go.
 func (r *Run) commit(step int64, parts []string, state []float64) error {
@@ -24,7 +44,11 @@ func (r *Run) commit(step int64, parts []string, state []float64) error {
 	if err := host.CommitShards(checkpoint.OS, c.Dir, step, parts, sections, copies); err != nil {
 		return err
 	}
-	_, err := checkpoint.Prune(checkpoint.OS, c.Dir, c.Keep)
+	var best []int64
+	if b, ok := r.bestSaved(); ok {
+		best = append(best, b.Step)
+	}
+	_, err := checkpoint.Prune(checkpoint.OS, c.Dir, c.Keep, best...)
 	if err == nil {
 		r.data.durable(step)
 	}

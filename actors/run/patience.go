@@ -2,6 +2,8 @@ package run
 
 import (
 	"fmt"
+	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/lfactor/lfactor/actors/run/record"
@@ -14,6 +16,7 @@ type patience struct {
 	most  int
 	delta float64
 	seen  []record.Point // loss by step, of evaluations whose steps were not taken again since
+	mu    sync.Mutex     // of seen
 	text  string         // why the run ends, once it does
 	over  atomic.Bool
 }
@@ -28,6 +31,31 @@ func (x *patience) begin(p *reporter) {
 	x.tell(p)
 }
 
+// lossAt is what the evaluation of a step has found.
+func (x *patience) lossAt(step int64) (loss float64, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.seen {
+		if int64(e.X) == step {
+			return e.Y, true
+		}
+	}
+	return 0, false
+}
+
+// lowest is the evaluation with the lowest loss, the first of several alike.
+func (x *patience) lowest() (step int64, loss float64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	loss = math.Inf(1)
+	for _, e := range x.seen {
+		if e.Y < loss {
+			step, loss = int64(e.X), e.Y
+		}
+	}
+	return step, loss
+}
+
 // tell says why the run ends, if it does. The coordinator, which is another goroutine, says nothing itself.
 func (x *patience) tell(p *reporter) {
 	if x.over.Load() {
@@ -38,6 +66,8 @@ func (x *patience) tell(p *reporter) {
 // enough takes in an evaluation, and reports whether the run is to end behind it. Behind a lost process a
 // run takes steps again, and their evaluations with them: one counts once.
 func (x *patience) enough(step int64, loss float64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	for n := len(x.seen); n > 0 && x.seen[n-1].X >= float64(step); n-- {
 		x.seen = x.seen[:n-1]
 	}

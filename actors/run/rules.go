@@ -12,7 +12,21 @@ import (
 
 func init() {
 	configs.Hold(configs.Rule{Name: "weights", Files: true, Check: checkWeights})
+	configs.Hold(configs.Rule{Name: "best", Check: checkBest})
 	configs.Hold(configs.Rule{Name: "pictures", Files: true, Check: checkPictures})
+}
+
+// checkBest is the rule for checkpoint.best: what is saved is evaluated.
+func checkBest(cfg *configs.Config, at configs.At) {
+	c, every := &cfg.Run.Checkpoint, cfg.Run.Train.EvalInterval
+	switch {
+	case !c.Best:
+	case every == 0 || cfg.Run.Train.EvalSteps == 0:
+		at("checkpoint.best", "train.eval_interval = 0 makes no evaluation whose loss would say which is best", "set an interval")
+	case c.Interval == 0 || c.Interval%every != 0:
+		at("checkpoint.best", fmt.Sprintf("checkpoint.interval = %d is no multiple of train.eval_interval = %d, so that "+
+			"steps are saved that are not evaluated", c.Interval, every), "make it one")
+	}
 }
 
 // checkPictures is the rule for what encodes the images and captions of a model of diffusion: sizes are given,

@@ -92,6 +92,10 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) (err error) {
 	if r.mirror, err = r.newMirror(); err != nil {
 		return err
 	}
+	if r.mirror != nil && cfg.Run.Checkpoint.Best {
+		return cfg.Fault("checkpoint.best", "hosts that share no storage keep the newest checkpoints of each other alone",
+			"leave it out, or put checkpoint.dir on storage that all hosts share")
+	}
 	proc := workerProc()
 	if proc == 0 {
 		for _, n := range cfg.Notices {
@@ -322,7 +326,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0,
 		c.Train.Restarts, r.data.place
 	o.Coord.Aside = r.data.aside
-	if c.Train.Patience > 0 && r.report != nil {
+	if (c.Train.Patience > 0 || c.Checkpoint.Best) && r.report != nil {
 		o.Coord.Enough = r.report.patience.enough
 	}
 	o.Coord.Keep, o.Coord.SlowFor = c.Train.Keep(), actors.Second
@@ -460,6 +464,15 @@ func (r *Run) export() error {
 		return r.cfg.Fault("checkpoint.dir", "exporting needs a checkpoint to export", "set checkpoint.dir")
 	}
 	saved, _, err := checkpoint.Recover(c.Checkpoint.Dir)
+	if best, ok := r.bestSaved(); ok && err == nil && best.Step != saved.Step() {
+		loss, _ := r.report.patience.lossAt(best.Step)
+		r.report.say("best    step %d, whose evaluation's loss is %.4f, is exported", best.Step, loss)
+		if step, lower := r.report.patience.lowest(); lower < loss {
+			r.report.say("! step %d had %.4f and was not saved, since a save was under way; save less often", step, lower)
+		}
+		_ = saved.Close() // it was only read
+		saved, err = checkpoint.Open(best.Path)
+	}
 	if err != nil {
 		return err
 	}

@@ -189,9 +189,9 @@ func Rewind(fs FS, root string, step int64) error {
 	return replaceFile(fs, filepath.Join(root, latestName), []byte(stepName(step)+"\n"))
 }
 
-// Prune removes all but the newest keep checkpoints and returns the paths removed. The one that latest names
-// always stays; if latest cannot be read, nothing is removed.
-func Prune(fs FS, root string, keep int) ([]string, error) {
+// Prune removes all but the newest keep checkpoints, and those of the steps of also, and returns the paths removed. The
+// one that latest names always stays; if latest cannot be read, nothing is removed.
+func Prune(fs FS, root string, keep int, also ...int64) ([]string, error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("%s: keep %d: at least one checkpoint is kept", root, keep)
 	}
@@ -204,7 +204,7 @@ func Prune(fs FS, root string, keep int) ([]string, error) {
 	}
 	var removed []string
 	for i, e := range entries {
-		if i < keep || e.Latest {
+		if i < keep || e.Latest || slices.Contains(also, e.Step) {
 			continue
 		}
 		if err := removeStep(fs, root, e.Path); err != nil {
