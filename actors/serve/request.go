@@ -98,6 +98,9 @@ func (s *Server) params(b *body, most int) (p sample.Params, stops []string, n i
 	if err := s.named(*b.Model); err != nil {
 		return p, nil, 0, err
 	}
+	if b.StreamWith != nil && !or(b.Stream, false) {
+		return p, nil, 0, bad("stream_options", "stream_options is for answers with stream: true")
+	}
 	n = or(b.N, 1)
 	p = sample.Params{Temperature: or(b.Temp, 1), TopP: or(b.TopP, 1), TopK: max(0, or(b.TopK, 0)), MinP: or(b.MinP, 0),
 		Repetition: or(b.Repetition, 1), Frequency: or(b.Frequency, 0), Presence: or(b.Presence, 0),

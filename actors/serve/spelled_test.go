@@ -102,6 +102,7 @@ func TestOpenAI(t *testing.T) {
 		`"temperature": 0, "TEMPERATURE": 1`:            "unknown field",
 		`"temperature": 0, "temperature": 1`:            "twice",
 		`"stream_options": {"Include_Usage": true}`:     "unknown field",
+		`"stream_options": {"include_usage": true}`:     "stream_options is for answers with stream: true",
 		`"temperature": 3.5`:                            "temperature is 3.5, and not from 0 to 2",
 		`"frequency_penalty": 2.5`:                      "frequency_penalty is 2.5",
 		`"presence_penalty": -3`:                        "presence_penalty -3",

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
+
+	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/configs"
 )
@@ -54,3 +57,12 @@ var called = regexp.MustCompile(`\b(?:open|stat|lstat|read|readlink|mkdir|fstat|
 
 // Plain is the text of an error without the names of the system's calls.
 func Plain(err error) string { return called.ReplaceAllString(err.Error(), "$1: $2") }
+
+// OnProcessor has a command that computes on the processor say so where the environment names another device.
+func OnProcessor(c *cobra.Command) {
+	c.PreRun = func(c *cobra.Command, _ []string) {
+		if v := os.Getenv("LFACTOR_DEVICE"); v != "" && v != "cpu" {
+			fmt.Fprintf(c.ErrOrStderr(), "note: LFACTOR_DEVICE=%s has no effect: lfactor %s computes on the processor\n", v, c.Name())
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
@@ -40,4 +41,19 @@ func TestSay(t *testing.T) {
 	}
 	require.Equal(t, "jsonl", FormOf("text", []string{"run.yaml", "-o", "jsonl"}))
 	require.Equal(t, "json", FormOf("json", []string{"run.yaml"}))
+}
+
+// TestOnProcessor: a verb that does not read the device of the environment says so.
+func TestOnProcessor(t *testing.T) {
+	for v, want := range map[string]string{"": "", "cpu": "", "nonsense": "LFACTOR_DEVICE=nonsense has no effect: lfactor sample"} {
+		t.Setenv("LFACTOR_DEVICE", v)
+		var said strings.Builder
+		c := &cobra.Command{Use: "sample", Run: func(*cobra.Command, []string) {}}
+		c.SetErr(&said)
+		c.SetArgs(nil)
+		OnProcessor(c)
+		require.NoError(t, c.Execute())
+		require.Contains(t, said.String(), want)
+		require.Equal(t, want == "", said.String() == "")
+	}
 }

@@ -40,6 +40,7 @@ func Command() *cobra.Command {
 	average := f.Bool("ema", false, "take the average of the weights that optimizer.ema keeps")
 	var d drawing
 	d.add(c)
+	cli.OnProcessor(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if p.Max < 0 || p.Temperature < 0 || p.TopP < 0 || p.TopP > 1 || p.TopK < 0 {
 			return exit.Usagef("sample: --max, --temperature and --top-k are not negative, --top-p lies " +

@@ -53,6 +53,7 @@ func Command() *cobra.Command {
 	bindPolicy(c, &robots)
 	cert := f.String("tls-cert", "", "PEM file of the server's certificate, for TLS")
 	key := f.String("tls-key", "", "PEM file of the certificate's key")
+	cli.OnProcessor(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var ok bool
 		if o.DType, ok = fit.Precisions[*precision]; !ok || *precision == "fp16" {

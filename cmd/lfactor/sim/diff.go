@@ -34,17 +34,15 @@ func simDiff(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, mine, err := parseSim(args[1:])
+	s, _, err := parseSim(args[1:])
 	if err == nil {
 		err = s.plan()
 	}
 	if err != nil {
 		return err
 	}
-	for _, flag := range []string{"seeds", "trace", "html", "faults", "explain"} {
-		if cli.FlagValue(mine, flag) != "" || slices.Contains(mine, "--"+flag) {
-			return exit.Usagef("--%s has no effect on lfactor sim diff", flag)
-		}
+	if err := s.idle("a recorded run beside one", "seeds", "trace", "html", "faults", "explain", "fold", "shrink"); err != nil {
+		return err
 	}
 	d, err := s.r.Diff(jobs, sim.Options{Seed: s.seed})
 	if err != nil {

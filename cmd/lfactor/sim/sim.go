@@ -194,14 +194,14 @@ func simCommand(c *cobra.Command, args []string) error {
 	if err := s.plan(); err != nil {
 		return err
 	}
-	if s.seeds > 0 && slices.Contains(s.mine, "--explain") {
-		return exit.Usagef("--explain: it explains one run, and --seeds makes many")
-	}
-	if s.seeds > 0 && slices.Contains(s.mine, "--fold") {
-		return exit.Usagef("--fold: seeds bring faults, which hit single ranks")
-	}
 	if s.seeds == 0 {
+		if err := s.idle("one run without faults; see --seeds, and lfactor sim replay", "faults", "shrink"); err != nil {
+			return err
+		}
 		return s.once(c.Context(), s.seed, nil)
+	}
+	if err := s.idle("many runs, whose faults hit single ranks", "trace", "svg", "html", "explain", "fold", "shrink"); err != nil {
+		return err
 	}
 	see, end := cli.Tell(c.ErrOrStderr(), "simulating seeds, each twice")
 	defer end()
@@ -214,6 +214,16 @@ func simCommand(c *cobra.Command, args []string) error {
 		fmt.Fprintf(w, "%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a cycle "+
 			"of waits; hash of all events %s\n", t.Ended+t.Stalled+t.Failed, t.Ended, t.Failed, t.Stalled, t.Hash)
 	})
+}
+
+// idle refuses flags that do nothing where what is simulated is these runs.
+func (s *simRun) idle(runs string, flags ...string) error {
+	for _, flag := range flags {
+		if cli.FlagValue(s.mine, flag) != "" || slices.Contains(s.mine, "--"+flag) {
+			return exit.Usagef("--%s has no effect: this is %s", flag, runs)
+		}
+	}
+	return nil
 }
 
 // once runs one seed and prints what it showed.
@@ -325,8 +335,14 @@ func simReplay(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := s.idle("the run of the seed that is named first", "seed", "seeds", "fold"); err != nil {
+		return err
+	}
 	faults := s.r.Script(seed, int64(s.r.Run(sim.Options{}).Time), s.kinds)
 	if slices.Contains(mine, "--shrink") {
+		if err := s.idle("many smaller runs", "trace", "svg", "html", "explain"); err != nil {
+			return err
+		}
 		return s.shrink(c.Context(), seed, faults)
 	}
 	for _, f := range faults {
