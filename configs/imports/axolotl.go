@@ -27,10 +27,7 @@ var axolotl = map[string]rule{
 	"group_by_length":  idle("packing fills sequences"),
 	"micro_batch_size": silent, "gradient_accumulation_steps": silent, "num_epochs": silent,
 	"max_steps": silent, "eval_batch_size": silent,
-	"optimizer": word(
-		"optimizer.kind",
-		optimizers,
-	), "lr_scheduler": word("schedule.kind", decays), "learning_rate": to("optimizer.lr"),
+	"optimizer": optimizer, "lr_scheduler": word("schedule.kind", decays), "learning_rate": to("optimizer.lr"),
 	"warmup_steps": to("schedule.warmup_steps"), "warmup_ratio": to("schedule.warmup_fraction"),
 	"weight_decay": to(
 		"optimizer.weight_decay",
@@ -87,6 +84,11 @@ var axolotl = map[string]rule{
 		noSpeed,
 	), "hub_model_id": idle("nothing is sent anywhere"), "auto_resume_from_checkpoints": silent,
 }
+
+// axolotlUsual is what Axolotl and transformers' TrainingArguments have where a file says nothing.
+var axolotlUsual = map[string]any{"lr_scheduler": "cosine", "weight_decay": 0.0, "adam_beta1": 0.9, "adam_beta2": 0.999,
+	"adam_epsilon": 1e-8, "max_grad_norm": 1.0, "micro_batch_size": 1, "sequence_len": 512, "sample_packing": false,
+	"lora_dropout": 0.0, "output_dir": "./model-out", "seed": 42}
 
 // few are bits of the weights that adapters add to.
 func few(r *reading, key string, v any) {
@@ -153,6 +155,11 @@ func fsdp(r *reading, key string, v any) {
 func finishAxolotl(r *reading) {
 	r.batches("micro_batch_size", "gradient_accumulation_steps")
 	r.length("max_steps", "num_epochs", 1)
+	r.ours["train.loss_average"] = "token" // as transformers' Trainer has it
+	if r.all["warmup_steps"] == nil && r.all["warmup_ratio"] == nil {
+		r.ours["schedule.warmup_fraction"] = 0.03
+		r.differ("warmup_steps", nil, "was not given: 3 % of the steps stand for it; there they are 100 at most")
+	}
 	r.ours["checkpoint.save_hf"] = true
 	r.fromHub("base_model")
 	switch kind := fmt.Sprint(r.all["adapter"]); kind {

@@ -29,6 +29,8 @@ type Result struct {
 	Tool        string       `json:"tool"`
 	Text        string       `json:"-"` // of the run file
 	Differences []Difference `json:"differences"`
+	// Usual are keys of theirs that the file leaves out, with what stands for them there and is written here.
+	Usual map[string]any `json:"usual,omitempty"`
 }
 
 // Options are what a file does not say.
@@ -41,11 +43,12 @@ type Options struct {
 var tools = []struct {
 	name, tells string
 	rules       map[string]rule
+	usual       map[string]any // what stands for keys that a file leaves out and that mean something else here
 	finish      func(*reading)
 }{
-	{"llamafactory", "model_name_or_path", llamafactory, finishLlamafactory},
-	{"axolotl", "base_model", axolotl, finishAxolotl},
-	{"torchtitan", "training.seq_len", torchtitan, finishTorchtitan},
+	{"llamafactory", "model_name_or_path", llamafactory, llamafactoryUsual, finishLlamafactory},
+	{"axolotl", "base_model", axolotl, axolotlUsual, finishAxolotl},
+	{"torchtitan", "training.seq_len", torchtitan, torchtitanUsual, finishTorchtitan},
 }
 
 // Tools are the names of those whose files are read.
@@ -87,6 +90,7 @@ func Import(file string, o Options) (*Result, error) {
 	for _, t := range tools {
 		if o.Tool == t.name || o.Tool == "" && all[t.tells] != nil {
 			r.out.Tool = t.name
+			r.out.Usual = r.stands(t.usual)
 			for _, key := range slices.Sorted(maps.Keys(all)) {
 				take, known := t.rules[key]
 				if !known {
@@ -103,6 +107,27 @@ func Import(file string, o Options) (*Result, error) {
 	return nil, &configs.Error{File: file, Why: "it is of none of the tools whose files are read",
 		Try: "--from " + strings.Join(Tools(), ", --from ")}
 }
+
+// stands enters what stands for the keys that the file leaves out, under their older names too.
+func (r *reading) stands(usual map[string]any) map[string]any {
+	out := map[string]any{}
+	name := ""
+	for _, key := range []string{"optim", "optimizer"} {
+		if r.all[key] != nil {
+			name = strings.ToLower(fmt.Sprint(r.all[key]))
+		}
+	}
+	adam := name == "" || strings.Contains(name, "adam")
+	for key, v := range usual {
+		if r.all[key] == nil && r.all[older[key]] == nil && (adam || !strings.HasPrefix(key, "adam_")) {
+			out[key], r.all[key] = v, v
+		}
+	}
+	return out
+}
+
+// older are names that keys had before.
+var older = map[string]string{"training.local_batch_size": "training.batch_size"}
 
 // differ lists a key.
 func (r *reading) differ(key string, v any, why string) {
@@ -163,6 +188,13 @@ func (r *reading) text(file string) (string, error) {
 			fmt.Fprintf(&b, "=%s", d.Value)
 		}
 		fmt.Fprintf(&b, ": %s\n", d.Why)
+	}
+	if len(r.out.Usual) > 0 {
+		fmt.Fprint(&b, "# Not given, so as it is there:")
+		for i, key := range slices.Sorted(maps.Keys(r.out.Usual)) {
+			fmt.Fprintf(&b, "%s %s %v", map[bool]string{true: ","}[i > 0], key, r.out.Usual[key])
+		}
+		fmt.Fprintln(&b)
 	}
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)

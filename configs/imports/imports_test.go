@@ -87,6 +87,50 @@ func TestImport(t *testing.T) {
 	}
 }
 
+// TestUsual: what a file leaves out is as it is in its tool, and is said; a value of the file stands before it.
+func TestUsual(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       map[string]string
+		said       string
+	}{
+		{"a.yaml", "model_name_or_path: x\nstage: sft\ndataset: a\nlora_rank: 16\noptim: paged_adamw_8bit\n", map[string]string{
+			"optimizer.lr": "5e-05", "optimizer.beta2": "0.999", "optimizer.weight_decay": "0", "lora.alpha": "32",
+			"schedule.kind": "linear", "data.packing": "false", "train.micro_batch": "8", "train.epochs": "3",
+			"train.loss_average": "token", "optimizer.moments": "8bit", "data.seq_len": "2048", "checkpoint.interval": "500"},
+			"# Not given, so as it is there: adam_beta1 0.9, adam_beta2 0.999,"},
+		{"b.yaml", "model_name_or_path: x\nstage: pt\ndataset: a\noptim: lion\nfinetuning_type: oft\nweight_decay: 0.3\n" +
+			"eval_steps: 5\nval_size: 0.1\n", map[string]string{"optimizer.beta2": "0.95", "data.packing": "true",
+			"optimizer.weight_decay": "0.3", "train.eval_interval": "0"}, "orthogonal additions are not trained here"},
+		{"c.yaml", "base_model: x\ndatasets: [{path: a.jsonl, type: alpaca}]\n", map[string]string{"optimizer.beta2": "0.999",
+			"schedule.warmup_fraction": "0.03", "data.seq_len": "512", "train.epochs": "1", "schedule.kind": "cosine",
+			"optimizer.weight_decay": "0"}, "3 % of the steps"},
+		{"d.toml", "[training]\nseq_len = 64\nbatch_size = 3\n[model]\nname = 'llama3'\nflavor = '8B'\n[validation]\nfreq = 5\n",
+			map[string]string{"train.micro_batch": "3", "optimizer.lr": "0.0008", "schedule.warmup_steps": "200",
+				"train.steps": "10000", "train.precision": "bf16", "train.eval_interval": "0", "plan.recompute": "selective"},
+			"optimizer.lr 0.0008"},
+	} {
+		file := filepath.Join(t.TempDir(), c.name)
+		require.NoError(t, os.WriteFile(file, []byte(c.text), 0o600))
+		r, err := Import(file, Options{})
+		require.NoError(t, err)
+		require.Contains(t, r.Text, c.said)
+		run := filepath.Join(t.TempDir(), "run.yaml")
+		require.NoError(t, os.WriteFile(run, []byte(r.Text), 0o600))
+		args := []string{"model.path=" + model(t)}
+		if c.name == "d.toml" {
+			args = nil
+		}
+		cfg, err := configs.Load(configs.Request{File: run, Args: args, Getenv: func(string) string { return "" }})
+		require.NoError(t, err, "%s", r.Text)
+		for key, want := range c.want {
+			v, ok := cfg.Value(key)
+			require.True(t, ok, key)
+			require.Equal(t, want, v, "%s: %s\n%s", c.name, key, r.Text)
+		}
+	}
+}
+
 // TestKeys: every rule sets keys that there are: each is tried with a value of its own kind.
 func TestKeys(t *testing.T) {
 	known := map[string]bool{}

@@ -46,7 +46,7 @@ var llamafactory = map[string]rule{
 	), "max_grad_norm": to("optimizer.clip_grad"), "adam_beta1": to("optimizer.beta1"),
 	"adam_beta2": to(
 		"optimizer.beta2",
-	), "adam_epsilon": to("optimizer.eps"), "optim": word("optimizer.kind", optimizers),
+	), "adam_epsilon": to("optimizer.eps"), "optim": optimizer,
 	"bf16": yes(
 		"train.precision",
 		"bf16",
@@ -70,6 +70,22 @@ var llamafactory = map[string]rule{
 	"video_max_pixels": idle("is of the processor: preprocessor_config.json of data.processor"),
 }
 
+// llamafactoryUsual is what LLaMA-Factory and transformers' TrainingArguments have where a file says nothing.
+var llamafactoryUsual = map[string]any{"learning_rate": 5e-5, "lr_scheduler_type": "linear", "weight_decay": 0.0,
+	"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "max_grad_norm": 1.0, "per_device_train_batch_size": 8,
+	"num_train_epochs": 3.0, "cutoff_len": 2048, "packing": false, "lora_dropout": 0.0, "save_steps": 500,
+	"output_dir": "trainer_output", "seed": 42}
+
+// optimizer takes an optimizer over, with moments in eight bits where its name says so.
+func optimizer(r *reading, key string, v any) {
+	name := strings.ToLower(fmt.Sprint(v))
+	if base, ok := strings.CutSuffix(name, "_8bit"); ok && strings.HasPrefix(strings.TrimPrefix(base, "paged_"), "adamw") {
+		r.ours["optimizer.moments"] = "8bit"
+		return
+	}
+	word("optimizer.kind", optimizers)(r, key, v)
+}
+
 var optimizers = map[string]string{
 	"adamw_torch":       "",
 	"adamw_torch_fused": "",
@@ -80,9 +96,6 @@ var optimizers = map[string]string{
 	"lion":              "lion",
 	"lion_32bit":        "lion",
 	"muon":              "muon",
-	"adamw_8bit":        "",
-	"adamw_bnb_8bit":    "",
-	"paged_adamw_8bit":  "",
 	"paged_adamw_32bit": "",
 }
 
@@ -99,12 +112,19 @@ var preferences = map[string]string{
 func finishLlamafactory(r *reading) {
 	r.batches("per_device_train_batch_size", "gradient_accumulation_steps")
 	r.length("max_steps", "num_train_epochs", 3)
+	r.ours["train.loss_average"] = "token" // as transformers' Trainer has it
+	if s := fmt.Sprint(r.all["eval_strategy"]); s != "steps" {
+		delete(r.ours, "train.eval_interval")
+	}
 	r.ours["checkpoint.save_hf"] = true
 	r.fromHub("model_name_or_path")
 	stage := fmt.Sprint(r.all["stage"])
 	switch stage {
 	case "pt":
 		r.ours["data.kind"] = "auto"
+		if r.out.Usual["packing"] != nil { // texts are packed there
+			r.ours["data.packing"] = true
+		}
 	case "sft", "<nil>":
 		r.ours["train.phase"] = "sft"
 	case "rm":
@@ -123,6 +143,12 @@ func finishLlamafactory(r *reading) {
 	if kind := fmt.Sprint(r.all["finetuning_type"]); kind == "lora" || kind == "<nil>" || kind == "oft" {
 		if _, ok := r.ours["lora.rank"]; !ok {
 			r.ours["lora.rank"] = 8 // as it has it
+		}
+		if r.all["lora_alpha"] == nil {
+			r.ours["lora.alpha"] = 2 * r.number("lora_rank", 8) // as it has it
+		}
+		if kind == "oft" {
+			r.differ("finetuning_type", kind, "orthogonal additions are not trained here: additions of low rank stand in their place")
 		}
 		if _, ok := r.ours["lora.targets"]; !ok {
 			r.ours["lora.targets"] = []string{"*"}

@@ -97,6 +97,11 @@ var torchtitan = map[string]rule{
 	"experimental.custom_args_module": idle("there is no code in a run file"),
 }
 
+// torchtitanUsual is what torchtitan has where a file says nothing.
+var torchtitanUsual = map[string]any{"optimizer.lr": 8e-4, "optimizer.beta2": 0.95, "optimizer.weight_decay": 0.1,
+	"lr_scheduler.warmup_steps": 200, "training.local_batch_size": 8, "training.max_norm": 1.0, "training.steps": 10000,
+	"training.mixed_precision_param": "bfloat16", "activation_checkpoint.mode": "selective", "lr_scheduler.decay_type": "linear"}
+
 // converters are changes of the model, of which float8 has a like.
 func converters(r *reading, key string, v any) {
 	if list, ok := v.([]any); ok && len(list) > 0 {
@@ -160,6 +165,10 @@ func finishTorchtitan(r *reading) {
 	}
 	r.ours["train.global_batch"] = batch
 	r.rate()
+	if !on(r.all["validation.enable"]) {
+		delete(r.ours, "train.eval_interval")
+		delete(r.ours, "train.eval_steps")
+	}
 	if on(r.all["checkpoint.enable"]) || on(r.all["checkpoint.enable_checkpoint"]) {
 		r.ours["checkpoint.dir"] = strings.TrimSuffix(
 			fmt.Sprint(r.all["job.dump_folder"]),
