@@ -5,6 +5,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/configs/unit"
 )
 
 // Noter is a Fleet that writes down what becomes of processes where users look for it.
@@ -39,8 +40,8 @@ func (r *Run) slow(m actors.Message) {
 	v := core.SlownessOf(m.Values)
 	rank := v.Rank
 	proc := r.layout.Owner(rank, r.cfg.Run.Plan.Procs)
-	now, usual := v.Now/1e6, v.Usual/1e6
-	text := fmt.Sprintf("%s in process %d waits for its data: %.3g ms of step %d, the other ranks %.3g ms",
+	now, usual := unit.Short(v.Now/1e9), unit.Short(v.Usual/1e9)
+	text := fmt.Sprintf("%s in process %d waits for its data: %s of step %d, the other ranks %s",
 		r.layout.Name(rank), proc, now, m.Step, usual)
 	switch v.Cause {
 	case core.SlowStood:
@@ -48,8 +49,8 @@ func (r *Run) slow(m actors.Message) {
 			"processor: its process is stopped now and then, frozen, or over its quota", r.layout.Name(rank),
 			proc, 100*v.Part)
 	case core.SlowCrowd:
-		text = fmt.Sprintf("%s in process %d waits for processors, which other work on its host has: %.3g ms a "+
-			"step instead of %.3g ms", r.layout.Name(rank), proc, now, usual)
+		text = fmt.Sprintf("%s in process %d waits for processors, which other work on its host has: %s a "+
+			"step instead of %s", r.layout.Name(rank), proc, now, usual)
 	case core.SlowCompute:
 		than := "as it did before"
 		if v.Twin {
@@ -58,8 +59,8 @@ func (r *Run) slow(m actors.Message) {
 		if share := v.Part; share > 0 {
 			than += fmt.Sprintf(" in some steps, in which it loses %.0f %% of the time", 100*share)
 		}
-		text = fmt.Sprintf("%s in process %d computes %.1f times as long %s: %.3g ms a step instead "+
-			"of %.3g ms%s", r.layout.Name(rank), proc, now/usual, than, now, usual, starved(v))
+		text = fmt.Sprintf("%s in process %d computes %.1f times as long %s: %s a step instead "+
+			"of %s%s", r.layout.Name(rank), proc, v.Now/v.Usual, than, now, usual, starved(v))
 	}
 	r.report.say("! slow: %s", text)
 	if f, ok := r.io.Fleet.(Noter); ok {

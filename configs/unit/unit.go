@@ -14,6 +14,19 @@ func Seconds(s float64) string {
 	return fmt.Sprintf("%.1f µs", s*1e6)
 }
 
+// Short writes a duration in the unit that suits it, to three digits at most.
+func Short(s float64) string {
+	switch {
+	case s >= 999.5:
+		return fmt.Sprintf("%.0f s", s)
+	case s >= 0.9995:
+		return fmt.Sprintf("%.3g s", s)
+	case s >= 0.9995e-3:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	}
+	return fmt.Sprintf("%.3g µs", s*1e6)
+}
+
 // OfNanoseconds turns nanoseconds into seconds.
 func OfNanoseconds(ns int64) float64 { return float64(ns) / 1e9 }
 

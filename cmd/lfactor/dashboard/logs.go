@@ -15,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/actors/run/tables"
+	"github.com/lfactor/lfactor/configs/unit"
 )
 
 const (
@@ -183,17 +184,15 @@ func (s *sum) add(j record.Job) {
 func (s *sum) String() string {
 	var words []string
 	for _, p := range s.by {
-		words = append(words, fmt.Sprintf("%d %s %s", p.count, p.name, millis(p.seconds)))
+		words = append(words, fmt.Sprintf("%d %s %s", p.count, p.name, unit.Short(p.seconds)))
 	}
 	noun := "jobs"
 	if s.jobs == 1 {
 		noun = "job"
 	}
-	return fmt.Sprintf("%d %s, %s at work within %s: %s", s.jobs, noun, millis(s.busy),
-		millis(s.last-s.first), strings.Join(words, ", "))
+	return fmt.Sprintf("%d %s, %s at work within %s: %s", s.jobs, noun, unit.Short(s.busy),
+		unit.Short(s.last-s.first), strings.Join(words, ", "))
 }
-
-func millis(s float64) string { return fmt.Sprintf("%.3g ms", s*1e3) }
 
 // recently is the newest jobs of a run that is under way, else those that its trace has; live tells which.
 func (f *folder) recently() (jobs []record.Job, live bool, err error) {

@@ -114,7 +114,7 @@ export class Curves {
         }
       }
     }
-    if (!tables.length || !tables[0][0].length) { p.u?.destroy(); p.u = null; p.box.replaceChildren(el("p", { class: "quiet" }, ids.length && ids.every((id) => this.app.run(id)?.simulated) ? "A simulated step has no curves: see Timeline and Graph." : "No step yet.")); return; }
+    if (!tables.length || !tables[0][0].length) { p.u?.destroy(); p.u = null; p.box.replaceChildren(el("p", { class: "quiet" }, ids.length && ids.every((id) => this.app.run(id)?.simulated) ? "A simulated step has no curves: see Timeline and Graph." : ids.some((id) => !this.data.has(id)) ? "Loading." : "No step yet.")); return; }
     const data = tables.length === 1 ? tables[0] : uPlot.join(tables);
     const shape = JSON.stringify([series.map((s) => [s.label, s.show, s.stroke]), this.log]);
     if (p.u && p.shape === shape) { p.u.setData(data); this.read(p); return; }

@@ -40,10 +40,10 @@ export function seconds(v) {
   if (v === null || v === undefined || !isFinite(v)) return "–";
   if (v === 0) return "0 s";
   if (v < 1e-3) return (v * 1e6).toFixed(0) + " µs";
-  if (v < 1) return (v * 1e3).toPrecision(3) + " ms";
-  if (v < 60) return v.toFixed(v < 10 ? 2 : 1) + " s";
-  const m = Math.floor(v / 60);
-  if (m < 60) return m + " min " + Math.round(v % 60) + " s";
+  if (v < 0.9995) return (v * 1e3).toPrecision(3) + " ms";
+  if (v < 59.95) return v.toFixed(v < 9.995 ? 2 : 1) + " s";
+  const all = Math.round(v), m = Math.floor(all / 60);
+  if (m < 60) return m + " min " + (all % 60) + " s";
   return Math.floor(m / 60) + " h " + (m % 60) + " min";
 }
 export const share = (v) => v === null || v === undefined || !isFinite(v) ? "–" : (100 * v).toFixed(1) + " %";
