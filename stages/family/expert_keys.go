@@ -22,6 +22,7 @@ type ExpertKeys struct {
 	RouterJitter  float64 `key:"router_jitter_noise" flag:"moe-input-jitter-eps" default:"0" min:"0" max:"1" class:"fixed" doc:"How far from 1 what experts and their router read is multiplied at random in training (arXiv:2101.03961, section 2.2)."`
 	SparseStep    int     `key:"decoder_sparse_step" default:"1" min:"1" class:"fixed" doc:"Every layer of so many, from the last of the first ones on, has experts; the others one MLP."`
 	DenseLayers   []int   `key:"mlp_only_layers" class:"fixed" doc:"Layers that have one MLP whatever decoder_sparse_step says."`
+	LastExperts   int     `key:"moe_layer_end_index" default:"-1" min:"-1" class:"fixed" doc:"Index of the last layer with experts, behind which layers have one MLP; -1 is that of the last layer."`
 	BalanceCoef   float64 `key:"router_aux_loss_coef" default:"0" min:"0" class:"fixed" doc:"Factor on the loss of balance of experts, for train.router.loss."`
 	RouterLogits  bool    `key:"output_router_logits" default:"false" class:"fixed" doc:"transformers adds the loss of balance to the model's: what train.router.loss: model follows."`
 }

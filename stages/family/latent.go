@@ -13,11 +13,12 @@ var _ = RegisterMixer("latent_attention", func(s Spec, i int) block.Part { retur
 
 // LatentKeys are the keys of latent attention.
 type LatentKeys struct {
-	QueryRank  int `key:"q_lora_rank" flag:"q-lora-rank" default:"0" min:"0" max:"1048576" class:"fixed" doc:"Width of the latent row that queries are made from (arXiv:2405.04434, section 2.1); 0 makes them from the residual stream."`
-	KeyRank    int `key:"kv_lora_rank" flag:"kv-lora-rank" default:"0" min:"0" max:"1048576" class:"fixed" doc:"Width of the latent row that keys and values of all heads are made from."`
-	KeyStill   int `key:"qk_nope_head_dim" flag:"qk-head-dim" default:"0" min:"0" max:"65536" class:"fixed" doc:"Numbers of a head's query and key that do not turn, in latent attention."`
-	KeyTurning int `key:"qk_rope_head_dim" flag:"qk-pos-emb-head-dim" default:"0" min:"0" max:"65536" class:"fixed" doc:"Numbers of a head's query and key that turn, in latent attention; those of the key are the same for all heads."`
-	ValueDim   int `key:"v_head_dim" flag:"v-head-dim" default:"0" min:"0" max:"65536" class:"fixed" doc:"Width of a head's value, in latent attention."`
+	QueryRank  int  `key:"q_lora_rank" flag:"q-lora-rank" default:"0" min:"0" max:"1048576" class:"fixed" doc:"Width of the latent row that queries are made from (arXiv:2405.04434, section 2.1); 0 makes them from the residual stream."`
+	KeyRank    int  `key:"kv_lora_rank" flag:"kv-lora-rank" default:"0" min:"0" max:"1048576" class:"fixed" doc:"Width of the latent row that keys and values of all heads are made from."`
+	KeyStill   int  `key:"qk_nope_head_dim" flag:"qk-head-dim" default:"0" min:"0" max:"65536" class:"fixed" doc:"Numbers of a head's query and key that do not turn, in latent attention."`
+	KeyTurning int  `key:"qk_rope_head_dim" flag:"qk-pos-emb-head-dim" default:"0" min:"0" max:"65536" class:"fixed" doc:"Numbers of a head's query and key that turn, in latent attention; those of the key are the same for all heads."`
+	ValueDim   int  `key:"v_head_dim" flag:"v-head-dim" default:"0" min:"0" max:"65536" class:"fixed" doc:"Width of a head's value, in latent attention."`
+	Interleave bool `key:"rope_interleave" default:"true" class:"fixed" doc:"Neighbouring numbers turn together in latent attention; else a number of the first half with one of the second."`
 }
 
 // Latent is what models say of latent attention.
@@ -55,7 +56,7 @@ func (s *Spec) UseLatent(c configs.Model) {
 	k := Latent.Of(c)
 	s.HeadDim, s.Rope.Dim = k.KeyTurning, k.KeyTurning
 	s.Latent = block.Latent{Hidden: s.Hidden, Heads: s.Heads, QRank: k.QueryRank, KVRank: k.KeyRank, Bias: c.AttentionBias,
-		Turning: k.KeyTurning, Still: k.KeyStill, Value: k.ValueDim, Pairs: true,
+		Turning: k.KeyTurning, Still: k.KeyStill, Value: k.ValueDim, Pairs: k.Interleave,
 		Norm:  block.Norm{Eps: 1e-6}, // of latents, whatever rms_norm_eps is
 		Scale: s.Rope.ScoreScale() / math.Sqrt(float64(k.KeyTurning+k.KeyStill))}
 	s.Mixers = nil

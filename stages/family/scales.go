@@ -13,6 +13,8 @@ type ScaleKeys struct {
 	NoRope        []int   `key:"no_rope_layers" class:"fixed" doc:"0 for each layer whose queries and keys do not turn, else 1; by default the family's own pattern."`
 	QueryScalar   float64 `key:"query_pre_attn_scalar" default:"0" min:"0" class:"fixed" doc:"Scores are divided by its root; 0 means head_dim."`
 	AttnScale     float64 `key:"attention_multiplier" default:"0" min:"0" class:"fixed" doc:"Factor on scores; 0 means 1/sqrt(head_dim)."`
+	WidthScale    bool    `key:"scale_attn_weights" default:"true" class:"fixed" doc:"Scores are divided by the root of head_dim."`
+	DepthScale    bool    `key:"scale_attn_by_inverse_layer_idx" default:"false" class:"fixed" doc:"Scores of the layer with index i are divided by i + 1."`
 	AttnCap       float64 `key:"attn_logit_softcapping" default:"0" min:"0" class:"fixed" doc:"Soft cap c of scores s: c·tanh(s/c); 0 means none."`
 	LogitCap      float64 `key:"final_logit_softcapping" default:"0" min:"0" class:"fixed" doc:"The same of logits."`
 	EmbedScale    float64 `key:"embedding_multiplier" default:"0" min:"0" class:"fixed" doc:"Factor on embeddings; 0 means the family's own, else 1."`

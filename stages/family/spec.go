@@ -3,6 +3,7 @@ package family
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/lfactor/lfactor/configs"
@@ -52,7 +53,9 @@ type Attending struct {
 	NoRope    func(layer int) bool
 	Alibi     block.Alibi // linear biases in place of rotary embedding, if it has slopes
 	AttnScale float64     // of scores; 0 is 1/sqrt(HeadDim)
-	AttnCap   float64     // soft cap of scores, 0 for none
+	// scores of the layer with index i are divided by i + 1 as well
+	DepthScale bool
+	AttnCap    float64 // soft cap of scores, 0 for none
 	// attention is multiplied with a sigmoid of the layer's input
 	AttnGate bool
 	// every softmax of attention has a further logit for each head, which belongs to no key
@@ -268,6 +271,9 @@ func (s Spec) attention(i, window int) block.Attn {
 	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias, OBias: s.OBias,
 		QKNorm: s.QKNorm, QKWhole: s.QKWhole, Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale,
 		Cap: s.AttnCap, Gate: s.AttnGate, Sinks: s.Sinks, Sees: s.Sees, Alibi: s.Alibi}
+	if s.DepthScale {
+		a.Scale = cmp.Or(s.AttnScale, 1/math.Sqrt(float64(s.HeadDim))) / float64(i+1)
+	}
 	if window > 0 && s.LocalRope.Dim > 0 {
 		a.Rope = 1
 	}

@@ -34,7 +34,7 @@ func TestOwnKeys(t *testing.T) {
 		{"qwen3_moe", `"use_sliding_window": 1`, "use_sliding_window: 1, want true or false"},
 		{"smollm3", `"no_rope_layer_interval": 0`, "no_rope_layer_interval: 0, want at least 1"},
 		{"smollm3", `"no_rope_layer_interval": "four"`, `no_rope_layer_interval: "four", want an integer`},
-		{"ernie4_5_moe", `"moe_layer_end_index": 1.5`, "moe_layer_end_index: 1.5, want an integer"},
+		{"ernie4_5_moe", `"moe_layer_end_index": 1.5`, `model.overrides.moe_layer_end_index: "1.5", want an integer`},
 		{"minimax_m2", `"rotary_dim": "half"`, `rotary_dim: "half", want an integer`},
 		{"minimax_m2", `"rotary_dim": -4`, "rotary_dim: -4, want at least 1"},
 		{"deepseek_v2", `"topk_method": 3`, "topk_method: 3, want a word"},

@@ -14,19 +14,19 @@ import (
 var _ = family.Register(family.Family{ModelType: "ernie4_5_moe",
 	HF: hf.Family{Class: "Ernie4_5_MoeForCausalLM", Score: "softmax", Corrected: true, Has: []string{"num_experts",
 		"num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", "first_k_dense_replace",
-		"router_aux_loss_coef", "output_router_logits"}, Alias: map[string]string{"moe_num_experts": "num_experts",
+		"decoder_sparse_step", "moe_layer_end_index", "router_aux_loss_coef", "output_router_logits"}, Alias: map[string]string{"moe_num_experts": "num_experts",
 		"moe_k": "num_experts_per_tok", "moe_num_shared_experts": "n_shared_experts",
-		"moe_layer_start_index": "first_k_dense_replace"}, Only: map[string]string{"use_bias": "false",
-		"moe_layer_interval": "1", "moe_norm_min": "1e-12"}, Omit: []string{"attention_bias"}, Idle: []string{
+		"moe_layer_start_index": "first_k_dense_replace", "moe_layer_interval": "decoder_sparse_step"}, Only: map[string]string{"use_bias": "false",
+		"moe_norm_min": "1e-12"}, Omit: []string{"attention_bias"}, Idle: []string{
 		"moe_capacity", "moe_gate", "moe_use_aux_free", "num_nextn_predict_layers"}, Absent: map[string]string{
 		"hidden_size": "2560", "intermediate_size": "12288", "num_hidden_layers": "28", "num_attention_heads": "20",
 		"num_key_value_heads": "4", "vocab_size": "103424", "max_position_embeddings": "131072",
 		"rope_theta": "500000", "tie_word_embeddings": "true", "moe_intermediate_size": "1536",
 		"num_experts_per_tok": "6", "num_experts": "64", "n_shared_experts": "2", "first_k_dense_replace": "1",
-		"router_aux_loss_coef": "0.001"}, Own: []hf.Own{hf.Keys(ernieKeys{Last: -1, Layers: 28}, ernieKeys.enter)}},
+		"router_aux_loss_coef": "0.001"}},
 	Spec: func(c configs.Model, s *family.Spec) {
 		s.RopePairs = true
-		s.UseExperts(c, family.DenseFirst(c))
+		s.UseExperts(c, ernieDense(c))
 		s.Experts.Bias = "gate." + family.Correction
 		s.Experts.Router = routing.Router{Normalize: true, Floor: true, Eps: 1e-12}
 	},
@@ -39,15 +39,11 @@ var _ = family.Register(family.Family{ModelType: "ernie4_5_moe",
 			Rename: strings.NewReplacer(".gate."+family.Correction, ".gate.moe_statics."+family.Correction)}.Source
 	}})
 
-// ernieKeys are what files say of the last layers with experts.
-type ernieKeys struct {
-	Last   int `key:"moe_layer_end_index" min:"-1"`
-	Layers int `key:"num_hidden_layers"`
-}
-
-// enter refuses models whose last layers have no experts. -1 means that experts go up to the end.
-func (k ernieKeys) enter(d *hf.Decoder) {
-	if k.Last != -1 && k.Last < k.Layers-1 {
-		d.Fail("moe_layer_end_index", "the last layers have no experts, which cannot be trained", "")
+// ernieDense tells the layers without experts: those before the first with experts and behind the last, and
+// those between that the interval leaves out.
+func ernieDense(c configs.Model) func(layer int) bool {
+	k := family.Mixture.Of(c)
+	return func(i int) bool {
+		return i < k.DenseFirst || k.LastExperts >= 0 && i > k.LastExperts || (i+1)%k.SparseStep != 0
 	}
 }

@@ -15,7 +15,8 @@ import (
 // prefix that the published ones lack.
 var _ = family.Register(family.Family{ModelType: "gpt2",
 	Paper: "https://openai.com/index/better-language-models",
-	HF: hf.Family{Class: "GPT2LMHeadModel", PlainHeads: true, Has: []string{"hidden_act"},
+	HF: hf.Family{Class: "GPT2LMHeadModel", PlainHeads: true, Has: []string{"hidden_act",
+		"scale_attn_weights", "scale_attn_by_inverse_layer_idx"},
 		Fixed: map[string]string{"attention_bias": "true", "attention_out_bias": "true", "mlp_bias": "true",
 			"position_embeddings": `"learned"`}, Absent: map[string]string{"hidden_size": "768",
 			"num_hidden_layers": "12", "num_attention_heads": "12", "vocab_size": "50257",
@@ -23,8 +24,7 @@ var _ = family.Register(family.Family{ModelType: "gpt2",
 			"bos_token_id": "50256", "eos_token_id": "50256", "hidden_act": `"gelu_pytorch_tanh"`},
 		Alias: map[string]string{"n_embd": "hidden_size", "n_layer": "num_hidden_layers",
 			"n_head": "num_attention_heads", "n_inner": "intermediate_size", "n_positions": "max_position_embeddings",
-			"layer_norm_epsilon": "rms_norm_eps"}, Only: map[string]string{"scale_attn_weights": "true",
-			"scale_attn_by_inverse_layer_idx": "false", "add_cross_attention": "false"}, Omit: []string{
+			"layer_norm_epsilon": "rms_norm_eps"}, Only: map[string]string{"add_cross_attention": "false"}, Omit: []string{
 			"attention_bias", "head_dim", "rope_scaling", "rope_theta", "num_key_value_heads", "hidden_act"},
 		Idle: []string{"n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj", "summary_activation",
 			"summary_proj_to_labels", "summary_first_dropout", "task_specific_params"}, Dropouts: []string{"attn_pdrop",
@@ -35,8 +35,12 @@ var _ = family.Register(family.Family{ModelType: "gpt2",
 			}
 			out["activation_function"] = act
 		}, Own: []hf.Own{hf.Keys(gpt2Keys{Width: 768, Act: "gelu_new"}, gpt2Keys.enter)}},
-	Spec: func(_ configs.Model, s *family.Spec) {
-		s.Norm = block.Norm{Layer: true}
+	Spec: func(c configs.Model, s *family.Spec) {
+		k := family.Scales.Of(c)
+		s.Norm, s.DepthScale = block.Norm{Layer: true}, k.DepthScale
+		if !k.WidthScale {
+			s.AttnScale = 1
+		}
 		everywhere(s, "plain")
 	},
 	Build: func(c configs.Model) *family.Model {
