@@ -32,6 +32,9 @@ func TestLlavaConfig(t *testing.T) {
 	require.NoError(t, err)
 	want.Parameters, want.Source = 0, ""
 	require.Equal(t, want, m)
+	m, err = read(`"vision_feature_layer": -2`, `"vision_feature_layer": [-2]`)
+	require.NoError(t, err)
+	require.Equal(t, want, m, "a list of one layer is that layer")
 	for _, c := range []struct{ old, new, want string }{
 		{`"vision_feature_layer": -2`, `"vision_feature_layer": [-2, -5]`,
 			"vision_feature_layer: [-2, -5], only the output of one layer"},

@@ -131,6 +131,19 @@ var refused = map[string]string{
 	"num_experts":       "mixture-of-experts models are no dense family",
 	"num_local_experts": "mixture-of-experts models are no dense family",
 	"kv_lora_rank":      "models with latent attention are no dense family",
+	"vlm_config":        piNested,
+	"dit_config":        piNested,
+}
+
+const piNested = "sizes in mappings of transformers' own Pi0 are not read: take the folder that lerobot has of " +
+	"the model"
+
+// reasons say why keys of everywhere and of Only that programs take otherwise than transformers are refused.
+var reasons = map[string]string{
+	"partial_rotary_factor": "transformers' class of this family turns whole heads whatever it says, and other " +
+		"programs a part of each: leave it out to train as transformers does",
+	"norm_topk_prob": "transformers' class passes it over, and DeepSeek's own code divides by the sum: set it to " +
+		"false to train as transformers does",
 }
 
 // idle are keys that say nothing about the arithmetic of training.
@@ -294,7 +307,7 @@ func (d *Decoder) key(key, value string) bool {
 	case value == "null" || idle[key] || slices.Contains(d.f.Idle, key) || d.owns(key):
 	case ok:
 		if !source.SameValue(only, value) {
-			d.Fail(key, fmt.Sprintf("%s, only %s can be trained", value, only), "")
+			d.Fail(key, fmt.Sprintf("%s, only %s can be trained", value, only), reasons[key])
 		}
 	case key == "quantization_config" && dequantized(value):
 		d.Sink.Note(fmt.Sprintf("%s: quantization_config: weights are read from few bits, and exported without", d.O))

@@ -70,6 +70,10 @@ func llavaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 		layer = v
 	}
 	var n int
+	var list []json.RawMessage
+	if json.Unmarshal(layer, &list) == nil && len(list) == 1 {
+		layer = list[0] // the same features
+	}
 	if err := json.Unmarshal(layer, &n); err != nil || n == 0 {
 		d.Fail("vision_feature_layer", fmt.Sprintf("%s, only the output of one layer can be projected", layer), "")
 	} else {
