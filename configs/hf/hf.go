@@ -188,7 +188,7 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 	f, ok := Families[family]
 	if !ok {
 		sink.Fail(o, "model_type", fmt.Sprintf("%s is no family that can be trained",
-			source.Quoted(family)), nearest(family))
+			source.Quoted(family)), nearest(sink, family, raw))
 		return nil
 	}
 	d := &Decoder{Sink: sink, O: o, f: f, lines: lines(text)}

@@ -3,6 +3,8 @@ package hf
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs/source"
 )
@@ -50,8 +52,9 @@ func (d *Decoder) shadowed(key string, raw Raw) bool {
 // given tells whether a key has a value.
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// nearest says which family is most like one that is not known: by its name, or by how it begins.
-func nearest(family string) string {
+// nearest says which family is most like one that is not known, and which keys of the file it does not take: by
+// its name, by how it begins, or else the decoder that takes most keys.
+func nearest(sink Sink, family string, raw Raw) string {
 	try, most := "", 3
 	for _, name := range Names() {
 		n := 0
@@ -65,12 +68,53 @@ func nearest(family string) string {
 			try, most = name, n
 		}
 	}
+	text := " is the nearest by name: set model_type to it if the layers are the same (docs/families.md lists all)"
+	if try == "" && given(raw["num_hidden_layers"]) && source.DidYouMean(family, Names()) == "" {
+		text = " takes most of its keys, but layers may differ all the same (docs/families.md lists all families)"
+		most = len(raw)
+		for _, name := range append([]string{"llama"}, source.SortedKeys(Families)...) { // the plainest wins a tie
+			if n := len(others(sink, name, raw)); !Families[name].Diffusers && n < most {
+				try, most = name, n
+			}
+		}
+	}
 	if try == "" {
 		return source.Nearest(family, Names())
 	}
-	return fmt.Sprintf("%s is the nearest by name: set model_type to it if the layers are the same, and the keys "+
-		"that it does not have are named (docs/families.md lists all)", try)
+	if keys := others(sink, try, raw); len(keys) > 0 {
+		text += "; it does not take " + strings.Join(keys, ", ")
+	}
+	return try + text
 }
+
+// others are the keys of a file that a decoder's family does not have, or not with these values; nil if the
+// family is no decoder.
+func others(sink Sink, family string, raw Raw) []string {
+	f, ok := Families[family]
+	if !ok {
+		return nil
+	}
+	raw = maps.Clone(raw)
+	delete(raw, "model_type")
+	if f.Prepare != nil {
+		f.Prepare(raw)
+	}
+	q := quiet{source.Quiet{Sink: sink, Wrong: map[string]bool{}}, sink}
+	d := &Decoder{Sink: q, f: f}
+	for _, key := range d.keys(raw) {
+		q.Wrong[key] = true
+	}
+	return source.SortedKeys(q.Wrong)
+}
+
+// quiet knows what a sink does of keys, and takes nothing.
+type quiet struct {
+	source.Quiet
+	keys Sink
+}
+
+func (q quiet) Optional(key string) (string, bool) { return q.keys.Optional(key) }
+func (q quiet) Type(key string) string             { return q.keys.Type(key) }
 
 // noteLogits says where logits are not those of transformers: its classes of composed models leave out the
 // factors and caps that a decoder's own class has.

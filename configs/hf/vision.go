@@ -118,7 +118,7 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	f, ok := Families[name]
 	if !ok {
 		sink.Fail(o, "text_config.model_type", fmt.Sprintf("%s is not a decoder that can be trained",
-			source.Quoted(name)), nearest(name))
+			source.Quoted(name)), nearest(sink, name, text))
 		return nil
 	}
 	d := &Decoder{Sink: sink, O: o, f: f, lines: at, inside: inside}

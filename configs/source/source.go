@@ -75,6 +75,21 @@ type Sink interface {
 	Faults() int
 }
 
+// Quiet is a sink that enters and reports nothing: it keeps in Wrong, which must be made, the keys that Fail names.
+type Quiet struct {
+	Sink
+	Wrong map[string]bool
+}
+
+// Add does nothing.
+func (q Quiet) Add(string, *yaml.Node, Origin) {}
+
+// Note does nothing.
+func (q Quiet) Note(string) {}
+
+// Fail keeps the key.
+func (q Quiet) Fail(_ Origin, key, _, _ string) { q.Wrong[key] = true }
+
 // Set makes a set of words.
 func Set(words ...string) map[string]bool {
 	m := make(map[string]bool, len(words))
