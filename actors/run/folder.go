@@ -28,6 +28,8 @@ type Record struct {
 	Status  string    `json:"status"`           // Running, Finished, Stopped or Failed
 	Reason  string    `json:"reason,omitempty"` // of a run that has failed
 	Ended   time.Time `json:"ended,omitzero"`
+	// Files are names of records that the run file gives, beside those that every run has.
+	Files []string `json:"files,omitempty"`
 }
 
 // What a Record says of a run. One that says Running may have been killed.
@@ -53,15 +55,21 @@ const runSection = "run"
 // records are the names, or patterns of them, of what a run writes in log.dir about itself. What is kept to be used
 // again, such as latents and the answers of a reference, is no run's own.
 var records = []string{"run.yaml", RecordName, "log.jsonl", "metrics.jsonl", EdgesName, "edges-*.json", "edges", "loss.svg",
-	"quarantine.jsonl", LedgerName, record.TraceName, RolloutsName, "tensorboard", "experts.svg", "routing", "tensors", "tables",
-	"report.html"}
+	"quarantine.jsonl", LedgerName, record.TraceName, RolloutsName, "tensorboard", "experts.svg", "routing", "tensors",
+	"tables", "report.html", "profile.*"}
 
 // ownFolder sees to it that log.dir has this run's records alone. What another run has left there is moved to a folder
 // of its own beside it, and what this one has there, whose checkpoint it goes on from, comes back.
 func (r *Run) ownFolder() error {
 	dir, c := r.cfg.Run.Log.Dir, &r.cfg.Run
 	have := ReadRecord(dir)
-	r.record = Record{ID: fmt.Sprintf("%x", time.Now().UnixNano()), Name: cmp.Or(c.Log.Name, r.job.Model.Family), Started: time.Now().UTC()}
+	r.record = Record{ID: fmt.Sprintf("%x", time.Now().UnixNano()), Name: cmp.Or(c.Log.Name, r.job.Model.Family),
+		Started: time.Now().UTC()}
+	for _, name := range []string{c.Log.JSONL, c.Log.TensorBoard} {
+		if name = filepath.Clean(name); filepath.Base(name) == name && name != "." && !slices.Contains(records, name) {
+			r.record.Files = append(r.record.Files, name)
+		}
+	}
 	if r.start.step > 0 {
 		var id string
 		var bad *checkpoint.Error
@@ -103,14 +111,25 @@ func (r *Run) tell(status, reason string) error {
 	return machine.ReplaceBytes(filepath.Join(r.cfg.Run.Log.Dir, RecordName), 0o600, b)
 }
 
-// ended says in the record how the run has ended, and releases what it holds. It returns the run's error.
-func (r *Run) ended(err error) error {
+// closes is deferred by a run: it ends it with its error, or with what the program panics with.
+func (r *Run) closes(err *error) {
+	gone := recover()
+	if *err = r.ended(*err, gone); gone != nil {
+		panic(gone)
+	}
+}
+
+// ended says in the record how the run has ended, and releases what it holds. It returns the run's error. gone is what
+// the program has panicked with, nil for nothing.
+func (r *Run) ended(err error, gone any) error {
 	if r.unlock == nil {
 		return err
 	}
 	defer r.unlock()
 	status, why := Finished, ""
 	switch {
+	case gone != nil:
+		status, why = Failed, configs.Redact(fmt.Sprint("panic: ", gone))
 	case errors.Is(err, ErrStopped):
 		status = Stopped
 	case err != nil:
@@ -154,17 +173,21 @@ func setAside(dir string, have Record) (to string, err error) {
 	for n := 2; machine.Exists(to); n++ {
 		to = filepath.Join(kept(dir), fmt.Sprintf("%s-%d", name, n))
 	}
-	return to, moveRecords(dir, to)
+	return to, moveRecords(dir, to, have)
 }
 
 // moveRecords moves the records of a run from one folder to another.
-func moveRecords(from, to string) error {
+func moveRecords(from, to string, of Record) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
 	all, err := os.ReadDir(from)
 	for _, e := range all {
-		if slices.ContainsFunc(records, func(p string) bool { ok, _ := filepath.Match(p, e.Name()); return ok }) { // all are patterns
+		known := func(pattern string) bool {
+			ok, _ := filepath.Match(pattern, e.Name()) // all are patterns
+			return ok
+		}
+		if slices.ContainsFunc(records, known) || slices.Contains(of.Files, e.Name()) {
 			err = errors.Join(err, os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())))
 		}
 	}
@@ -183,7 +206,7 @@ func (r *Run) bringBack() error {
 		if was := ReadRecord(from); e.IsDir() && was.ID == r.record.ID {
 			r.record.Started = was.Started
 			fmt.Fprintf(r.io.Progress, "note: the records in %s are this run's and are in %s again\n", from, dir)
-			return errors.Join(moveRecords(from, dir), os.Remove(from))
+			return errors.Join(moveRecords(from, dir, was), os.Remove(from))
 		}
 	}
 	return err

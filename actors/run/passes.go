@@ -32,9 +32,9 @@ func (p passes) at(step int64) float64 {
 	return p.Epochs * float64(step) / float64(p.Steps)
 }
 
-// countSteps sets train.steps to what train.epochs passes are, or to what it was given as where that is less: learning
-// rates, evaluations and the end of the run follow from it. All documents are read once and packed as the run will,
-// without decoding media; what came out is kept in log.dir, so that a run that goes on does not count again.
+// countSteps sets train.steps to the steps of train.epochs passes. A smaller train.steps that was given stays. Learning
+// rates, evaluations and the end of the run follow from it. To count, all documents are read and packed once, without
+// decoding media. The count is kept in log.dir, and a run that goes on takes it from there.
 func (r *Run) countSteps() error {
 	c := &r.cfg.Run
 	if c.Train.Epochs == 0 {
@@ -54,7 +54,8 @@ func (r *Run) countSteps() error {
 		return r.cfg.Fault("data.paths", err.Error(), "")
 	}
 	defer l.Close()
-	have, p := passes{}, passes{Data: fmt.Sprintf("%s %d %v", l.Order(), conf.GlobalBatch, conf.KeepLast), Epochs: c.Train.Epochs}
+	have, p := passes{}, passes{Epochs: c.Train.Epochs,
+		Data: fmt.Sprintf("%s %d %v", l.Order(), conf.GlobalBatch, conf.KeepLast)}
 	path := filepath.Join(c.Log.Dir, passesName)
 	if b, err := os.ReadFile(path); err == nil {
 		_ = json.Unmarshal(b, &have) // what is no record is counted anew

@@ -22,7 +22,8 @@ func checkBest(cfg *configs.Config, at configs.At) {
 	switch {
 	case !c.Best:
 	case every == 0 || cfg.Run.Train.EvalSteps == 0:
-		at("checkpoint.best", "train.eval_interval = 0 makes no evaluation whose loss would say which is best", "set an interval")
+		at("checkpoint.best", "train.eval_interval = 0 makes no evaluation whose loss would say which is best",
+			"set an interval")
 	case c.Interval == 0 || c.Interval%every != 0:
 		at("checkpoint.best", fmt.Sprintf("checkpoint.interval = %d is no multiple of train.eval_interval = %d, so that "+
 			"steps are saved that are not evaluated", c.Interval, every), "make it one")

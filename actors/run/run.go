@@ -108,7 +108,7 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) (err error) {
 	if err := r.prepareUntil(ctx); err != nil {
 		return err
 	}
-	defer func() { err = r.ended(err) }()
+	defer r.closes(&err)
 	defer r.start.close()
 	defer r.data.close()
 	if proc > 0 {
@@ -238,7 +238,7 @@ func (r *Run) encoder() dataset.Encoder {
 func (r *Run) prepare() (err error) {
 	defer func() {
 		if err != nil {
-			err = r.ended(err)
+			err = r.ended(err, nil)
 		}
 	}()
 	if err = r.readTokenizer(); err != nil {

@@ -50,6 +50,7 @@ var axolotl = map[string]rule{
 	"evals_per_epoch": idle(
 		"lfactor counts steps: train.eval_interval",
 	), "eval_steps": to("train.eval_interval"), "save_strategy": silent,
+	"load_best_model_at_end": yes("checkpoint.best", true), "metric_for_best_model": bestBy,
 	"resume_from_checkpoint": idle(
 		resumes,
 	), "seed": to("train.seed"), "deepspeed": zero, "fsdp": fsdp, "fsdp_config": silent,

@@ -31,7 +31,8 @@ var llamafactory = map[string]rule{
 	), "logging_steps": to("train.log_interval"), "save_steps": to("checkpoint.interval"),
 	"save_total_limit": to(
 		"checkpoint.keep",
-	), "save_strategy": silent, "save_only_model": idle("checkpoints hold all that a run goes on from"),
+	), "save_strategy": silent,
+	"load_best_model_at_end": yes("checkpoint.best", true), "metric_for_best_model": bestBy, "save_only_model": idle("checkpoints hold all that a run goes on from"),
 	"plot_loss": silent, "overwrite_output_dir": idle(resumes), "resume_from_checkpoint": idle(resumes),
 	"report_to": idle(noReports),
 	"run_name":  idle(noReports), "logging_dir": to("log.dir"),

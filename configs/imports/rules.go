@@ -125,6 +125,13 @@ func (r *reading) noAdditions() {
 	}
 }
 
+// bestBy says which metric decides on the best checkpoint where it is not the loss.
+func bestBy(r *reading, key string, v any) {
+	if name := fmt.Sprint(v); name != "loss" && name != "eval_loss" {
+		r.differ(key, v, "checkpoint.best goes by the loss of evaluations alone")
+	}
+}
+
 // held sets aside a part for validation, given as a share.
 func held(r *reading, key string, v any) {
 	share := 0.0
