@@ -25,9 +25,9 @@ var _ = register(Spec{Op: TokenNLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 -> y[
 		"target < 0, with z under a soft cap F[0] > 0 as in linear_lse. The bits are those of linear_lse, lse_join " +
 		"and token_nll of an unsharded vocabulary with logits z, whose activations have the dtype of number " +
 		"I[0]. With I[1] = p > 1 they are those of a vocabulary in p shards of equal numbers of rows, rounded up."},
-	Spec{Op: Objective, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 -> loss[1]f32",
-		Doc: "The loss of number I[0] of package objective over rows with log-probabilities " +
-			"F[0]·x, in float64, in row order, rounded once. p are its parameters, more its columns."},
+	Spec{Op: Objective, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 -> loss[k]f32",
+		Doc: "The loss of number I[0] of package objective over rows with log-probabilities F[0]·x, in float64, " +
+			"in row order, rounded once; of k > 1 numbers what Look gives. p are its parameters, more its columns."},
 	Spec{Op: ObjectiveBwd, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 seed[1]f32 -> dx[t]f32",
 		Doc: "The gradient of objective to x, times seed, in float64, rounded once."})
 
@@ -86,34 +86,26 @@ func StoreDivergence(c *Call) {
 	}
 }
 
-// runObjective computes the loss of a call of objective or objective_bwd and its gradient to x: operations
-// on a few numbers a row, which have one definition for the processor.
-func runObjective(c *Call) (loss float64, dx []float64) {
-	x, sign := c.In[0].F32(), float32(c.Attr.F[0])
+// StoreObjective is objective or objective_bwd on the processor: operations on a few numbers a row.
+func StoreObjective(c *Call) {
+	x, out, by := c.In[0].F32(), c.Out[0].F32(), c.Attr.F[0]
 	r := &objective.Rows{LogP: make([]float32, len(x)), Seq: c.In[1].I32(), Weight: c.In[2].F32(), More: c.In[3].F32()}
 	for i, v := range x {
-		r.LogP[i] = sign * v
+		r.LogP[i] = float32(by) * v
 	}
-	p := objective.ParamsOf(c.In[4].F32())
-	dx = make([]float64, len(x))
-	loss = objective.Numbered(c.Attr.I[0]).Of(&p, r, dx)
-	for i := range dx {
-		dx[i] *= float64(sign)
+	p, l := objective.ParamsOf(c.In[4].F32()), objective.Numbered(c.Attr.I[0])
+	dx := make([]float64, len(x))
+	switch {
+	case c.Op == ObjectiveBwd:
+		by *= float64(c.In[5].F32()[0])
+		l.Of(&p, r, dx)
+	case len(out) > 1:
+		by, dx = 1, l.Look(&p, r)
+	default:
+		by, dx = 1, []float64{l.Of(&p, r, dx)}
 	}
-	return loss, dx
-}
-
-// StoreObjective is objective or objective_bwd on the processor.
-func StoreObjective(c *Call) {
-	loss, dx := runObjective(c)
-	out := c.Out[0].F32()
-	if c.Op == Objective {
-		out[0] = float32(loss)
-		return
-	}
-	seed := float64(c.In[5].F32()[0])
 	for i := range out {
-		out[i] = float32(seed * dx[i])
+		out[i] = float32(by * dx[i])
 	}
 }
 

@@ -2,9 +2,13 @@ package core
 
 // The lists that follow records in the numbers of messages and jobs; see values.go.
 
+// Figures is in the place of a Load's block where Rows are no layer's, but what a step's loss has shown: by figure of
+// package objective a sum and of how many. They add up over ranks as loads do.
+const Figures = 1 << 30
+
 // Load is how a layer's experts were used in a step.
 type Load struct {
-	Block   int       // of the model
+	Block   int       // of the model, or Figures
 	Tokens  float64   // that were routed
 	Dropped float64   // rows that no expert took
 	Entropy float64   // of the router's shares, in nats, added up over tokens

@@ -80,6 +80,7 @@ type Rank struct {
 	experts  experts
 	sight    *sight       // what is written down of tensors; nil for nothing
 	findings []float64    // of the update under way, as core.AppendFinding makes them
+	figures  []float64    // of the step's loss so far, sums and of how many
 	routed   *routed      // what is done with the choices of routers, nil for nothing
 	counted  int64        // the step that layers count experts' use in
 	stood    atomic.Int64 // for how long the process had stood still when the last job ended, as ClosedStood
@@ -278,6 +279,7 @@ func (r *Rank) open(j actors.Job, key frameKey, eval bool) *grad.Frame {
 // forget drops what layers have counted in a step.
 func (r *Rank) forget() {
 	r.counted = 0
+	r.figures = nil
 	for _, run := range r.runs {
 		run.Forget()
 	}
@@ -325,7 +327,7 @@ func (r *Rank) end(j actors.Job, key frameKey, f *grad.Frame, ph grad.Phase, eva
 	if l := f.Loss(); r.c.Sides[layout.DecoderSide].First() {
 		used.Loss = l
 	}
-	used.Gap = f.Observed()
+	r.look(f.Observed(), eval, &used)
 	res.Values = used.Values()
 	switch {
 	case ph == grad.F:

@@ -38,15 +38,35 @@ func (r *Rank) choiceOf(rows *tensor.Tensor) (v [kernels.ChoiceLen]float32) {
 	return v
 }
 
-// found appends what the update has found to the numbers that it leaves.
+// look takes what a microbatch's loss has shown beside its value. What all of a replica have counts once.
+func (r *Rank) look(seen []float32, eval bool, used *core.Usage) {
+	if len(seen) == 0 {
+		return
+	}
+	used.Gap = float64(seen[0])
+	if eval || !r.c.Sides[layout.DecoderSide].First() {
+		return
+	}
+	if r.figures == nil {
+		r.figures = make([]float64, len(seen)-1)
+	}
+	for i, x := range seen[1:] {
+		r.figures[i] += float64(x)
+	}
+}
+
+// found appends what the update has found, and what its loss has shown, to the numbers that it leaves.
 func (r *Rank) found(v []float64) []float64 {
-	if len(r.findings) == 0 {
+	if len(r.findings)+len(r.figures) == 0 {
 		return v
 	}
 	if v == nil {
 		v = new(core.Usage).Values()
 	}
 	v = append(v, r.findings...)
-	r.findings = r.findings[:0]
+	if r.findings = r.findings[:0]; r.figures != nil {
+		v = core.AppendLoad(v, core.Load{Block: core.Figures, Rows: r.figures})
+		r.figures = nil
+	}
 	return v
 }

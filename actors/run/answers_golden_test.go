@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,6 +36,7 @@ type preferenceGolden struct {
 	Cases map[string]struct {
 		Loss      float64
 		Gradients map[string][]float64
+		Seen      map[string]float64
 		Params    map[string]float64
 	}
 }
@@ -54,8 +54,15 @@ var paramKeys = map[string]string{"beta": "beta", "gamma": "gamma", "smoothing":
 	"text":   "sft_weight",
 	"center": "center", "desirable": "desirable", "undesirable": "undesirable"}
 
-// TestPreferenceGolden: a run file's loss over answers, and its gradients, are TRL's. One step of plain
-// descent with rate 1 moves every weight by its gradient.
+// rewardColumns are the columns that TRL calls otherwise for models of rewards, and rewardOnly how many columns there are
+// beside TRL's: the two rewards of such models, of which it has the mean, and the loss of texts, which it leaves out of DPO's.
+var (
+	rewardColumns = map[string]string{"accuracy": "rewards/accuracies", "margin": "rewards/margins"}
+	rewardOnly    = map[string]int{"reward": 2, "dpo+sft": 1}
+)
+
+// TestPreferenceGolden: a run file's loss over answers, its gradients, and the columns of its metrics are TRL's. One step
+// of plain descent with rate 1 moves every weight by its gradient.
 func TestPreferenceGolden(t *testing.T) {
 	t.Parallel()
 	g := readPreferences(t)
@@ -107,10 +114,10 @@ func TestPreferenceGolden(t *testing.T) {
 		}
 		cfg, err := configs.Load(configs.Request{Args: args})
 		require.NoError(t, err, name)
-		loss := math.NaN()
-		require.NoError(t,
-			Train(context.Background(), cfg, Options{Step: func(m Metrics) { loss = m.Loss }}), name)
-		require.InDelta(t, c.Loss, loss, 1e-5, name)
+		var line Metrics
+		require.NoError(t, Train(context.Background(), cfg, Options{Step: func(m Metrics) { line = m }}), name)
+		require.InDelta(t, c.Loss, line.Loss, 1e-5, name)
+		seenAsTRL(t, name, c.Seen, line.Figures)
 		before, after := weightsOf(t, model), weightsOf(t, filepath.Join(out, "saved", "release_hf_weights"))
 		for param, want := range c.Gradients {
 			got := make([]float64, len(want))
@@ -120,6 +127,23 @@ func TestPreferenceGolden(t *testing.T) {
 			require.InDeltaSlice(t, want, got, 1e-5, "%s: %s", name, param)
 		}
 	}
+}
+
+// seenAsTRL holds the columns of a step to what TRL has logged of it.
+func seenAsTRL(t *testing.T, name string, want map[string]float64, got Figures) {
+	t.Helper()
+	seen := 0
+	for column, x := range want {
+		if own := rewardColumns[column]; own != "" {
+			column = own
+		}
+		if y, has := got[column]; has {
+			seen++
+			require.InDelta(t, x, y, 1e-5, "%s: %s", name, column)
+		}
+	}
+	require.Len(t, got, seen+rewardOnly[name], "%s: %v", name, got)
+	require.Greater(t, seen, 1, name)
 }
 
 // weightsOf reads the tensors of a Hugging Face directory.

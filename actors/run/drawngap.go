@@ -61,18 +61,19 @@ func compared(step int64, all []*rollout) (d DrawnGap) {
 	return d
 }
 
-// drawnGap is what a step's line says of its drawn tokens, nil of a run that draws none.
-func (r *rollouts) drawnGap(step int64, gap float64) *DrawnGap {
+// drawnGap is what a step's line says of its drawn tokens, nil of a run that draws none. The line gets how its answers are.
+func (r *rollouts) drawnGap(line *Metrics, gap float64) *DrawnGap {
 	if r == nil {
 		return nil
 	}
 	r.table.Lock()
-	x := r.round[r.plan.Round(step)]
+	x := r.round[r.plan.Round(line.Step)]
 	r.table.Unlock()
 	if x == nil { // kept no longer: a run went back further than it keeps
 		return nil
 	}
-	d := compared(step, x.answers)
+	line.answered(x.answers, r.d.r.cfg.Run.Rollout.Group, r.d.r.cfg.Run.Reward.Kind)
+	d := compared(line.Step, x.answers)
 	d.Gap = gap
 	return &d
 }

@@ -31,6 +31,8 @@ type Metrics struct {
 	Products []ProductError `json:"products,omitempty"`
 	// Scores are the greatest of each layer's attention, with optimizer.qk_clip or log.attention_logits.
 	Scores []GreatestScore `json:"attention_logits,omitempty"`
+	// Figures are further columns, of runs that have them.
+	Figures Figures `json:"-"`
 }
 
 // finite replaces what JSON cannot hold.

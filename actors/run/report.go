@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +49,7 @@ type reporter struct {
 	given    int64        // the newest step that was given up
 	loads    []core.Load  // of experts, the newest
 	loadsAt  int64        // the step that they are of
+	figures  []float64    // of the step under way, what its loss has shown
 	patience patience
 	// of products of few bits, the newest, and the step that they are of
 	findings   []core.Finding
@@ -283,7 +286,10 @@ func (p *reporter) observe(m actors.Message) {
 	case core.TopicBroken:
 		p.say("! a connection broke %v; all are made anew", m.Err)
 	case core.TopicExperts:
-		p.loads, p.loadsAt = core.Loads(m.Values), m.Step
+		var loads []core.Load
+		if loads, p.figures = split(core.Loads(m.Values)); len(loads) > 0 {
+			p.loads, p.loadsAt = loads, m.Step
+		}
 	case core.TopicFindings:
 		p.found(m)
 	case core.TopicMoved:
@@ -386,7 +392,9 @@ func (p *reporter) step(m actors.Message) {
 	if p.findingsAt == m.Step {
 		line.Products, line.Scores = p.productErrors(), p.scores
 	}
-	line.Drawn = p.r.data.rollouts.drawnGap(m.Step, v.Gap)
+	line.looked(p.figures)
+	p.figures = nil
+	line.Drawn = p.r.data.rollouts.drawnGap(&line, v.Gap)
 	p.gapped(m.Step, line.Drawn)
 	if p.movedAt == m.Step {
 		line.Moved = places(p.moved)
@@ -439,6 +447,9 @@ func (p *reporter) scalars(line *Metrics) {
 	}
 	if d := line.Drawn; d != nil && d.Tokens > 0 {
 		p.scalar("train/drawn_gap", line.Step, d.Gap)
+	}
+	for _, name := range slices.Sorted(maps.Keys(line.Figures)) {
+		p.scalar("train/"+name, line.Step, line.Figures[name])
 	}
 }
 

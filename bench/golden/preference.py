@@ -1,4 +1,4 @@
-"""Losses of answers as TRL computes them: actors/run/testdata/preference.
+"""Losses of answers, and what is logged beside them, as TRL computes them: actors/run/testdata/preference.
 
 A small llama and a reference policy with other weights see three pairs of answers; every loss gives its value, the
 log-probabilities of tokens, and gradients of two parameters. TRL 1.16.0, transformers 5, torch on a processor.
@@ -56,7 +56,10 @@ def measure(trainer, m):
     loss = trainer.compute_loss(trainer.model, batch)
     loss.backward()
     named = dict(m.named_parameters())
-    return {"loss": loss.item(), "gradients": {n: named[n].grad.flatten().tolist() for n in WATCHED}}, batch
+    seen = {k: sum(v) / len(v) for k, v in trainer._metrics["train"].items() if v} if hasattr(trainer, "_metrics") else {}
+    if not seen:
+        seen = {k: sum(v) / len(v) for k, v in trainer._stored_metrics["train"].items()}
+    return {"loss": loss.item(), "gradients": {n: named[n].grad.flatten().tolist() for n in WATCHED}, "seen": seen}, batch
 
 
 def ordered(trainer):

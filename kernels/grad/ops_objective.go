@@ -93,10 +93,11 @@ func (t *Tape) undealt(x *Value) *Value {
 	return t.to(x, Place{})
 }
 
-// Observed is the value of Objective as something to look at, without a gradient: Frame.Observed gives it
+// Observed is what objective.Loss.Look gives of the rows of Objective, without a gradient: Frame.Observed gives it
 // when the forward has ended. A tape observes one.
 func (t *Tape) Observed(x, seq, weight, more *Value, l *objective.Loss, p objective.Params, sign float64) {
 	t.observed = t.Objective(x, seq, weight, more, l, p, sign)
+	t.observed.Shape = []int{objective.Looked}
 	t.observed.Need = false
 }
 

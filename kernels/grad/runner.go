@@ -2,6 +2,7 @@ package grad
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -127,18 +128,23 @@ func (f *Frame) release(slots []int) {
 }
 
 // Loss takes the loss out of the frame when F or B has ended; 0 for a stage without one, or if it comes with the other.
-func (f *Frame) Loss() float64 { return f.number(f.Trace.LossOut) }
+func (f *Frame) Loss() float64 {
+	if v := f.numbers(f.Trace.LossOut); v != nil {
+		return float64(v[0])
+	}
+	return 0
+}
 
-// Observed takes what Tape.Observed has seen out of the frame when F has ended; 0 where nothing is.
-func (f *Frame) Observed() float64 { return f.number(f.Trace.Seen) }
+// Observed takes what Tape.Observed has seen out of the frame when F has ended; nil where nothing is.
+func (f *Frame) Observed() []float32 { return f.numbers(f.Trace.Seen) }
 
-// number takes a number out of the frame, 0 where it is not there.
-func (f *Frame) number(l *Value) float64 {
+// numbers takes a list of numbers out of the frame, nil where it is not there.
+func (f *Frame) numbers(l *Value) []float32 {
 	if l == nil || f.slots[l.ID] == nil {
-		return 0
+		return nil
 	}
 	h := kernels.Host(f.backend, f.slots[l.ID])
-	v := float64(h.F32()[0])
+	v := slices.Clone(h.F32())
 	h.Release()
 	f.release([]int{l.ID})
 	return v

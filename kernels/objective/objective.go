@@ -73,6 +73,7 @@ type Rows struct {
 	// Weight is the share of the row's sample in the step where the row belongs to the answer, else 0.
 	Weight []float32
 	More   []float32 // [rows Columns]
+	seen   []float64 // by Look, else nil
 }
 
 // More of row i in a column.
@@ -85,6 +86,8 @@ type Loss struct {
 	Reference         bool     // it compares with a reference policy
 	// Score says that it reads what a head of one number gives in place of log-probabilities.
 	Score bool
+	// Mean says that rewards of answers are means over their tokens and no sums.
+	Mean bool
 	// Judged says that it learns from single answers, each with one of another prompt behind it: Margin is
 	// above 0 in rows of good ones and below 0 of bad ones.
 	Judged bool

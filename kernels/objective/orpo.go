@@ -4,7 +4,7 @@ import "math"
 
 // orpo adds the odds of the chosen answer over the rejected one to the loss of a language model, which
 // counts the prompt as well.
-var _ = register(Loss{Name: "orpo", Source: "arXiv:2403.07691", Doc: "NLL of prompt and chosen answer − β·log " +
+var _ = register(Loss{Name: "orpo", Source: "arXiv:2403.07691", Mean: true, Doc: "NLL of prompt and chosen answer − β·log " +
 	"σ(z), z = log odds(p_c) − log odds(p_r), log p the mean over tokens", Reads: []string{"beta"}, Prompts: true,
 	Of: func(p *Params, r *Rows, grad []float64) float64 {
 		q := *p

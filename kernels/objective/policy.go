@@ -69,6 +69,7 @@ func policyOf(of over, f clip) func(*Params, *Rows, []float64) float64 {
 				continue
 			}
 			c, each := ratio(i)
+			r.clips(p, c, r.at(i, Advantage))
 			x, dc, dl := f(p, c, r.at(i, Advantage), float64(r.LogP[i]))
 			if p.KL > 0 {
 				q := r.at(i, Reference) - float64(r.LogP[i])

@@ -70,9 +70,7 @@ func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 	} else {
 		x = t.TokenNLL(h, s.output(t), t.Data("targets", tensor.I32, n), s.LogitCap)
 	}
-	if o.Loss.Policy != nil {
-		t.Observed(x, seq, weight, more, objective.Lookup(objective.Gap), o.Params, sign)
-	}
+	t.Observed(x, seq, weight, more, o.Loss, o.Params, sign)
 	t.Loss(t.Objective(x, seq, weight, more, o.Loss, o.Params, sign))
 	if v := s.values(); v != nil {
 		t.Loss(t.Objective(s.score(r, final), seq, weight, more, v, o.Params, 1))
