@@ -1,11 +1,13 @@
 package trained
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -94,11 +96,13 @@ func Rewrite(dir, adapter, dst string, f Form) error {
 	return setKeys(filepath.Join(dst, "config.json"), keys)
 }
 
+// conv1D says by form why a model keeps its layers as numbers whose linear layers are all Conv1D, [in out]: what reads it
+// takes the places of nn.Linear. bitsandbytes alone takes Conv1D, and no such form is written.
+var conv1D = map[string]string{"fp8": "transformers 5.24 puts FP8Linear in the place of nn.Linear alone",
+	"gptq": "matrices are calibrated as [out in] alone", "awq": "matrices are calibrated as [out in] alone"}
+
 // quantize shows the linear layers of a directory's model in few bits.
 func quantize(src checkpoint.Source, dir string, f Form) (checkpoint.Source, json.RawMessage, error) {
-	if f.Calibration != nil {
-		return calibrated(src, dir, f)
-	}
 	c, err := configs.ReadModel(dir)
 	if err != nil {
 		return nil, nil, err
@@ -111,6 +115,13 @@ func quantize(src checkpoint.Source, dir string, f Form) (checkpoint.Source, jso
 		return nil, nil, err
 	}
 	_, rounded := m.Rounded()
+	if _, turned := m.Modules(); len(rounded) == 0 && slices.Contains(slices.Collect(maps.Values(turned)), true) {
+		return nil, nil, exit.Usagef("%s: --quantize %s: its layers are Conv1D, kept as [in out], and %s; export it as GGUF, "+
+			"or with --dtype bf16", dir, f.Quantize, cmp.Or(conv1D[f.Quantize], "compressed-tensors 0.20 packs nn.Linear alone"))
+	}
+	if f.Calibration != nil {
+		return calibrated(src, dir, f)
+	}
 	return quant.Quantize(src, f.Quantize, func(name string) bool { return rounded[name] })
 }
 

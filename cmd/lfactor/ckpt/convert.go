@@ -267,8 +267,11 @@ func (o *conversion) fromTorch(path, dst, dtype string) error {
 		}
 	}
 	if !machine.Exists(filepath.Join(sides, "config.json")) {
-		return exit.Usagef("%s does not say which model it is of: name a directory with its config.json "+
-			"by --like", path)
+		var err error
+		if sides, err = saidModel(path); err != nil {
+			return err
+		}
+		defer os.RemoveAll(sides)
 	}
 	notes := io.Writer(os.Stderr)
 	if o.keeps() { // its optimizer is not dropped

@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -178,6 +179,22 @@ func (d *differ) sides(path, other string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", exit.Usagef("%s does not say which model it is of: name a directory with its config.json by --like",
-		path)
+	dir, err := saidModel(path)
+	d.temp = append(d.temp, dir)
+	return dir, err
+}
+
+// saidModel is a new folder with the config.json that Megatron's files say by their own settings.
+func saidModel(path string) (dir string, err error) {
+	var text []byte
+	if at := torch.MegatronDir(path); at != "" {
+		text, err = torch.ModelOf(at)
+	}
+	if text == nil {
+		return "", cmp.Or(err, exit.Usagef("%s does not say which model it is of: name a directory with its config.json by --like", path))
+	}
+	if dir, err = os.MkdirTemp("", "lfactor-model-"); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600)
 }

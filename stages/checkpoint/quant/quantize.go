@@ -106,8 +106,7 @@ func Quantize(src checkpoint.Source, form string, which func(name string) bool) 
 		}
 	}
 	if len(q.of) == 0 {
-		return nil, nil, fmt.Errorf("no matrix can be kept as %s: the model has no linear layers that are [out in] and of whole blocks "+
-			"(GPT-2's are Conv1D, [in out])", form)
+		return nil, nil, fmt.Errorf("no matrix can be kept as %s: the model has no linear layers that are [out in] and of whole blocks", form)
 	}
 	isHead := func(module string) bool { return module == headModule || strings.HasSuffix(module, "."+headModule) }
 	if !slices.ContainsFunc(keep, isHead) && !slices.ContainsFunc(slices.Collect(maps.Keys(q.of)), func(part string) bool {

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -178,6 +179,27 @@ var harmless = map[global]bool{
 	{"torch.distributed.checkpoint.planner", "BytesIOWriteData"}: true,
 	{"pathlib", "PosixPath"}:                                     true,
 	{"pathlib", "PurePosixPath"}:                                 true,
+}
+
+// opened opens a file of torch.save that names what is known alone.
+func opened(path string, known func(g global) bool) (*archive, *os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	var a *archive
+	info, err := f.Stat()
+	if err == nil {
+		a, err = openArchive(f, path, 0, info.Size())
+	}
+	if err == nil {
+		err = refuse(a.globals, path, known)
+	}
+	if err != nil {
+		_ = f.Close() // it was only read
+		return nil, nil, err
+	}
+	return a, f, nil
 }
 
 // refuse reports the globals that are not known: the pickle would call them.

@@ -106,28 +106,16 @@ func (z *zero) fault(file, tensor string, f checkpoint.Fault, format string, a .
 // archive opens a file of the directory.
 func (z *zero) archive(name string) (*archive, *dict, error) {
 	path := filepath.Join(z.dir, name)
-	f, err := os.Open(path)
+	a, f, err := opened(path, func(g global) bool {
+		return known(g) || g.module == "deepspeed" || strings.HasPrefix(g.module, "deepspeed.") ||
+			g.module == "builtins" && (g.name == "dict" || g.name == "set") || g == global{"collections", "defaultdict"}
+	})
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, z.fault(name, "", checkpoint.Missing, "the file is not there")
 	} else if err != nil {
 		return nil, nil, err
 	}
 	z.files[name] = f
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	a, err := openArchive(f, path, 0, info.Size())
-	if err == nil {
-		err = refuse(a.globals, path, func(g global) bool {
-			return known(g) || g.module == "deepspeed" || strings.HasPrefix(g.module, "deepspeed.") ||
-				g.module == "builtins" &&
-					(g.name == "dict" || g.name == "set") || g == global{"collections", "defaultdict"}
-		})
-	}
-	if err != nil {
-		return nil, nil, err
-	}
 	d, _ := a.value.(*dict)
 	if d == nil {
 		return nil, nil, a.fault("", "is no dictionary")

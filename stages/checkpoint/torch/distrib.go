@@ -32,24 +32,13 @@ type worlds struct {
 func (l *legacy) distributed(r legacyRank, a *archive, chunks []*dict, weights []map[string]*view) (
 	[]map[string]*view, error) {
 	path := filepath.Join(filepath.Dir(a.path), distribFile)
-	f, err := os.Open(path)
+	b, f, err := opened(path, known)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, a.fault("", "its optimizer is distributed, and beside it is no "+distribFile+" with its state")
 	} else if err != nil {
 		return nil, err
 	}
 	l.d.files[path] = f
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	b, err := openArchive(f, path, 0, info.Size())
-	if err == nil {
-		err = refuse(b.globals, path, known)
-	}
-	if err != nil {
-		return nil, err
-	}
 	parts := []any{b.value}
 	if list, ok := b.value.(*list); ok {
 		parts = list.items

@@ -82,6 +82,8 @@ type gptType struct {
 	fused   bool   // queries, keys and values are one tensor, and gate and up
 	balance bool   // the router has a bias that balances
 	sparse  bool   // layers have experts by decoder_sparse_step and mlp_only_layers, else behind first_k_dense_replace
+	tied    bool   // the head is the embedding where config.json does not say
+	behind  bool   // norms stand behind attention and MLP, too
 }
 
 var plainExperts = expertNames{"mlp.gate", "mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj",
@@ -89,7 +91,8 @@ var plainExperts = expertNames{"mlp.gate", "mlp.experts.%d.gate_proj", "mlp.expe
 
 // gptTypes are the families that Megatron's GPT has.
 var gptTypes = map[string]gptType{"llama": {}, "mistral": {}, "qwen2": {qkvBias: true}, "smollm3": {},
-	"phi3": {fused: true}, "glm4_moe": {experts: plainExperts, shared: "shared_experts", balance: true},
+	"phi3": {fused: true}, "ernie4_5": {tied: true}, "gemma": {tied: true, dim: 256}, "gemma2": {tied: true, behind: true, dim: 256},
+	"gemma3_text": {tied: true, behind: true, dim: 256, qkNorm: true}, "glm4_moe": {experts: plainExperts, shared: "shared_experts", balance: true},
 	"qwen3": {qkNorm: true, dim: 128}, "qwen2_moe": {experts: plainExperts, qkvBias: true, shared: "shared_expert",
 		sparse: true}, "qwen3_moe": {experts: plainExperts, qkNorm: true, dim: 128, sparse: true},
 	"mixtral": {experts: expertNames{"block_sparse_moe.gate", "block_sparse_moe.experts.%d.w1",
@@ -133,11 +136,14 @@ func readGPT(dir string) (*gpt, error) {
 	if g.Type == "qwen2_5_vl_text" || g.Type == "qwen2_vl_text" {
 		g.Type = "qwen2"
 	}
-	if hf.OwnHead(dir) {
-		g.Tied = nil
-	}
 	if why := g.check(); why != "" {
 		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Malformed, Why: why}
+	}
+	if g.Tied == nil {
+		g.Tied = &g.of.tied
+	}
+	if hf.OwnHead(dir) {
+		g.Tied = nil
 	}
 	return g, nil
 }
@@ -291,8 +297,13 @@ func (g *gpt) norm(n int, hf string, size int, names ...string) {
 func (g *gpt) norms(n int, first ...string) {
 	first = append(first, "self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight")
 	g.norm(n, "input_layernorm.weight", g.Hidden, first...)
-	g.norm(n, "post_attention_layernorm.weight", g.Hidden, "mlp.linear_fc1.layer_norm_weight",
-		"pre_mlp_layernorm.weight")
+	before := "post_attention_layernorm.weight"
+	if g.of.behind {
+		g.norm(n, before, g.Hidden, "self_attention.linear_proj.post_layernorm.weight")
+		g.norm(n, "post_feedforward_layernorm.weight", g.Hidden, "mlp.linear_fc2.post_layernorm.weight")
+		before = "pre_feedforward_layernorm.weight"
+	}
+	g.norm(n, before, g.Hidden, "mlp.linear_fc1.layer_norm_weight", "pre_mlp_layernorm.weight")
 }
 
 // attention adds a layer's norms and projections.

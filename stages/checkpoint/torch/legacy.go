@@ -148,23 +148,11 @@ func (l *legacy) rank(r legacyRank, path string) error {
 	if len(l.ranks) >= ranksMax {
 		return fmt.Errorf("%s: more than %d ranks", path, ranksMax)
 	}
-	f, err := os.Open(path)
+	a, f, err := opened(path, known)
 	if err != nil {
 		return err
 	}
-	l.d.files[path] = f
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	a, err := openArchive(f, path, 0, info.Size())
-	if err == nil {
-		err = refuse(a.globals, path, known)
-	}
-	if err != nil {
-		return err
-	}
-	l.ranks[r], l.files[r] = a, f
+	l.d.files[path], l.ranks[r], l.files[r] = f, a, f
 	return nil
 }
 

@@ -2,7 +2,10 @@ package torch
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -186,12 +189,15 @@ func TestRanksOfExperts(t *testing.T) {
 // TestMoreFamilies: models of further families go to both of Megatron's forms and come back; of glm4-moe the first
 // layer, whose attention differs from that of the other mixtures.
 func TestMoreFamilies(t *testing.T) {
-	for _, name := range []string{"glm4-moe", "phi3", "phi4", "smollm3"} {
+	for _, name := range []string{"glm4-moe", "phi3", "phi4", "smollm3", "ernie4.5", "gemma", "gemma2", "gemma3"} {
 		like := filepath.Join("../../family/testdata", name)
 		all, err := checkpoint.OpenDir(like)
 		require.NoError(t, err)
 		from := map[string]string{}
 		for _, x := range all.Tensors() {
+			if name == "ernie4.5" && strings.HasSuffix(x.Name, ".bias") {
+				continue // of its published models those with use_bias: false
+			}
 			if name != "glm4-moe" || !strings.HasPrefix(x.Name, "model.layers.") || strings.HasPrefix(x.Name, "model.layers.0.") {
 				from[x.Name] = x.Name
 			}
@@ -238,4 +244,92 @@ func TestOwnHeadOfTied(t *testing.T) {
 	require.NoError(t, src.Close())
 	_, _, err = OpenMegatron(MegatronDir(out), alone)
 	require.ErrorContains(t, err, "set that to false")
+}
+
+// TestModelOfArgs: the model of Megatron's files is found by the settings that lie in them, of both forms, and is read as with
+// the config.json of the model; settings of no family are refused by name.
+func TestModelOfArgs(t *testing.T) {
+	for kind, more := range map[string]map[string]any{"dense": {}, "experts": {"num_experts": int64(3)}} {
+		_, like, want := golden(t, kind)
+		text, err := os.ReadFile(filepath.Join(like, "config.json"))
+		require.NoError(t, err)
+		var c map[string]any
+		require.NoError(t, json.Unmarshal(text, &c))
+		args := map[string]any{"swiglu": true, "normalization": "RMSNorm", "group_query_attention": true, "qk_layernorm": true,
+			"position_embedding_type": "rope", "mtp_num_layers": nil, "untie_embeddings_and_output_weights": true,
+			"norm_epsilon": 1e-5, "rotary_base": int64(1000000)}
+		for _, k := range argKeys {
+			if n, ok := c[k[1]].(float64); ok && args[k[0]] == nil {
+				args[k[0]] = int64(n)
+			}
+		}
+		maps.Copy(args, more)
+		dist, ranks := t.TempDir(), t.TempDir()
+		require.NoError(t, WriteMegatron(nil, dist, want, like, 1, Grid{}, nil))
+		none, err := ModelOf(MegatronDir(dist))
+		require.NoError(t, err)
+		require.Nil(t, none)
+		require.NoError(t, os.MkdirAll(filepath.Join(ranks, "mp_rank_00"), 0o700))
+		for _, path := range []string{filepath.Join(ranks, "mp_rank_00", rankFile), filepath.Join(MegatronDir(dist), "common.pt")} {
+			putArgs(t, path, args)
+			at := MegatronDir(dist)
+			if filepath.Base(path) == rankFile {
+				at = ranks
+			}
+			text, err := ModelOf(at)
+			require.NoError(t, err)
+			var got map[string]any
+			require.NoError(t, json.Unmarshal(text, &got))
+			for key, v := range c {
+				if got[key] != nil {
+					require.Equal(t, v, got[key], key)
+				}
+			}
+			require.Equal(t, c["model_type"], got["model_type"])
+			own := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(own, "config.json"), text, 0o600))
+			src, _, err := OpenMegatron(MegatronDir(dist), own)
+			require.NoError(t, err)
+			same(t, want, src)
+			require.NoError(t, src.Close())
+			for arg, v := range map[string]any{"swiglu": false, "normalization": "LayerNorm", "add_bias_linear": true,
+				"multi_latent_attention": true, "moe_shared_expert_intermediate_size": int64(8), "add_qkv_bias": true} {
+				wrong := maps.Clone(args)
+				wrong[arg] = v
+				putArgs(t, path, wrong)
+				_, err := ModelOf(at)
+				require.ErrorContains(t, err, "its args have "+arg+" = ")
+			}
+		}
+	}
+}
+
+// putArgs writes a file of torch.save that has settings of a training alone.
+func putArgs(t *testing.T, path string, args map[string]any) {
+	p := &pickler{}
+	var fields []func()
+	for _, name := range sortedKeys(args) {
+		fields = append(fields, p.field(name, func() {
+			switch v := args[name].(type) {
+			case nil:
+				p.op('N')
+			case bool:
+				p.op(map[bool]byte{false: 0x89, true: 0x88}[v])
+			case int64:
+				p.int(v)
+			case float64:
+				p.b = binary.BigEndian.AppendUint64(append(p.b, 'G'), math.Float64bits(v))
+			case string:
+				p.text(v)
+			}
+		}))
+	}
+	p.op(0x80, 2, '}', '(')
+	p.text("args")
+	p.object(global{"argparse", "Namespace"}, fields...)
+	p.op('u', '.')
+	f := &archives{path: path}
+	require.NoError(t, f.add("common", p.b, nil))
+	_ = os.Remove(path)
+	require.NoError(t, checkpoint.Build(nil, []checkpoint.Planned{f.planned()}, nil))
 }

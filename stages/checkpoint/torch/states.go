@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -168,28 +167,9 @@ func (s *States) add(g *gpt, kind string, src checkpoint.Source, said string, li
 
 // common reads how far the training was: in common.pt, or among the objects of an optimizer in buckets.
 func (s *States) common(dir string, d *DCP) error {
-	path := filepath.Join(dir, "common.pt")
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	} else if err != nil {
+	a, root, err := saidBy(filepath.Join(dir, "common.pt"))
+	if a == nil {
 		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	a, err := openArchive(f, path, 0, info.Size())
-	if err == nil {
-		err = refuse(a.globals, path, known)
-	}
-	if err != nil {
-		return err
-	}
-	root, _ := a.value.(*dict)
-	if root == nil {
-		return a.fault("", "is no dictionary")
 	}
 	if n, ok := a.number(root.get("iteration")); ok {
 		s.Step = int64(n)

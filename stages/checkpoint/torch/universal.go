@@ -65,22 +65,11 @@ func (z *zero) universal(out map[string]*flatSource) error {
 // stepOf reads a step.pt, a number of updates, which has to be the same everywhere.
 func (z *zero) stepOf(name string) error {
 	path := filepath.Join(z.dir, name)
-	f, err := os.Open(path)
+	a, f, err := opened(path, known)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	a, err := openArchive(f, path, 0, info.Size())
-	if err == nil {
-		err = refuse(a.globals, path, known)
-	}
-	if err != nil {
-		return err
-	}
 	n, ok := a.number(a.value)
 	if !ok || n < 0 || n > 1<<53 || z.updates > 0 && z.updates != int64(n) {
 		return a.fault("", fmt.Sprintf("is no number of updates, or not the %d of other parameters", z.updates))
