@@ -222,7 +222,8 @@ func TestSumsInTwo(t *testing.T) {
 
 func gridVariants() (out []variant) {
 	for z := range 4 { // state shared out inside a host, replicas across hosts
-		out = append(out, variant{pp: 1, replicas: 2, dp: 2, tp: 1, zero: z, schedule: "1f1b"})
+		out = append(out, variant{pp: 1, replicas: 2, dp: 2, tp: 1, zero: z, schedule: "1f1b"},
+			variant{pp: 1, replicas: 4, dp: 1, cp: 2, tp: 1, zero: z, schedule: "1f1b"})
 	}
 	out = append(out, variant{pp: 1, dp: 1, cp: 2, tp: 1, schedule: "1f1b"}, variant{pp: 2, dp: 1, cp: 2,
 		tp: 2, sp: true, schedule: "1f1b"},

@@ -32,7 +32,7 @@ type RankConfig struct {
 	// Turning says that the step has a segment in which directions are sent; see layout.Directions
 	Turning   bool
 	Early     *core.Early // exchanges that jobs of the program issue; nil for none
-	Rows      func(p layout.ParamPlan, member int) (from, to int)
+	Rows      func(p layout.ParamPlan, member int, inTwo bool) (from, to int)
 	Moves     []layout.Move // of experts, none where they stay
 	Transfers func(m layout.Move, old, new []int, to int) []layout.Transfer
 	CopyRows  func(m layout.Move, at []int, to int) []layout.CopyRow

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -53,5 +54,49 @@ func TestGradientSums(t *testing.T) {
 			require.Equal(t, 3*2*n*int64(dp-1), total, "dp=%d: 2(n-1)/n a rank", dp)
 		}
 		require.Equal(t, losses[1], losses[0], "dp=%d", dp)
+	}
+}
+
+// TestReplicasOfGroups: replicas of groups that state is shared out over send what the simulator prices: of gradients
+// the part of each group's member alone, in two exchanges where there are more than two, and no more.
+func TestReplicasOfGroups(t *testing.T) {
+	for zero := 1; zero <= 3; zero++ {
+		for _, v := range []variant{{replicas: 2, dp: 2}, {replicas: 4, dp: 1, cp: 2}} {
+			v.pp, v.tp, v.zero, v.schedule = 1, 1, zero, "1f1b"
+			l, o := v.run(t, tiny(true), 3, refBackend, new([]float64))
+			var real, priced int64
+			o.Edges = func(all []Edge) {
+				for _, e := range all {
+					if strings.HasPrefix(e.From, "rank") && strings.HasPrefix(e.To, "rank") {
+						real += e.Bytes
+					}
+				}
+			}
+			require.NoError(t, Run(l, o))
+			for _, phase := range []grad.Phase{grad.F, grad.B} {
+				for _, s := range l.Main(0).Segments(phase) {
+					priced += s.Cost.Comm * int64(4/v.replicas/v.dp)
+				}
+			}
+			priced *= int64(l.World())
+			moved := int64(0)
+			for r := range l.World() {
+				for _, s := range l.RankLayout(r, 0).Update {
+					for _, c := range s.Comms {
+						moved += c.Bytes
+					}
+				}
+			}
+			require.Equal(t, 3*(priced+moved), real, "%v: %d of a step are the update's", v, moved)
+			n := int64(0) // gradients on a rank: all with ZeRO 1, those of its rows else
+			for _, p := range l.Ranks[0].Params {
+				n += 4 * int64(tensor.Len(p.Local))
+			}
+			if zero == 3 {
+				shares, copies := int64(v.dp*max(1, v.cp)), int64(v.replicas)
+				want := 2 * n / shares * (copies - 1) // of all replicas of a shard, in either form
+				require.Equal(t, want*shares, moved, "%v", v)
+			}
+		}
 	}
 }

@@ -179,8 +179,8 @@ func (r *Rank) takePartials(in [][]*links.Pack) {
 	}
 }
 
-// shards sends each data-parallel rank the rows that it sums: those that it updates, and without ZeRO its
-// part of them where the ranks are more than two. Each microbatch's gradients may be shards already.
+// shards sends each data-parallel rank the rows that it sums: those that it updates, or a part of them where several
+// ranks update the same. Each microbatch's gradients may be shards already.
 func (r *Rank) shards() (out []actors.Output) {
 	for comm, x := range r.c.Exchanges[layout.SumDP] {
 		if x.Bucket == 0 {
@@ -196,14 +196,7 @@ func (r *Rank) shardsOf(comm int32, early bool) []actors.Output {
 	out := toAll(comm, x.Members, func(m int) (ts []*tensor.Tensor) {
 		for _, i := range x.Params {
 			p := r.c.Params[i]
-			switch g := r.gradient(p); {
-			case x.InTwo:
-				ts = append(ts, g.RowSlice(grad.ShardRows(g.Shape[0], m, x.Members)))
-			case r.c.Zero != 1:
-				ts = append(ts, g.Retain())
-			default:
-				ts = append(ts, g.RowSlice(r.c.Rows(p, m)))
-			}
+			ts = append(ts, r.gradient(p).RowSlice(r.c.Rows(p, m, x.InTwo)))
 		}
 		return ts
 	})
@@ -250,9 +243,10 @@ func (r *Rank) takeSums(in [][]*links.Pack) {
 	for comm, x := range r.c.Exchanges[layout.SumWhole] {
 		for k, i := range x.Params {
 			p := r.c.Params[i]
-			whole := r.alloc("reduced gradient of "+p.Name, tensor.F32, p.Local...)
+			shape := append([]int{p.Own.To - p.Own.From}, p.Local[1:]...)
+			whole := r.alloc("reduced gradient of "+p.Name, tensor.F32, shape...)
 			for m, pk := range in[comm] {
-				dst := whole.RowSlice(grad.ShardRows(p.Local[0], m, x.Members))
+				dst := whole.RowSlice(grad.ShardRows(shape[0], m, x.Members))
 				r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{pk.Tensors[k]}, dst)
 				dst.Release()
 			}

@@ -12,7 +12,8 @@ import (
 // Gradients that data-parallel ranks sum in the optimizer step are final when a rank's last backward of a
 // stage has added to them for the last time. Those of whole buckets are sent right then, so that they travel
 // while the backward goes on; the rest follows in the optimizer step, where all are taken in and summed, in
-// the same order and so with the same bits. ZeRO 2 and 3 sum each microbatch's gradients and need none of it.
+// the same order and so with the same bits. ZeRO 2 and 3 sum each microbatch's gradients, and leave the sums over replicas
+// of their groups, where there are several.
 
 // bucket is some parameters of a stage whose gradients are sent together, before the optimizer step.
 type bucket struct {
@@ -24,9 +25,9 @@ type bucket struct {
 func (l *Layout) bucketBytes(stage int) int64 {
 	j, side := l.Design, l.Side(stage)
 	summed := slices.ContainsFunc(l.meshes[side], func(m grad.MeshAxis) bool {
-		return m.Size > 1 && (m.Data || j.Zero > 0 && m.Zero)
+		return m.Size > 1 && (m.Data || j.Zero > 0 && m.Zero) && (j.Zero < 2 || !m.Zero)
 	})
-	if j.Zero > 1 || side != DecoderSide || !summed {
+	if side != DecoderSide || !summed {
 		return 0
 	}
 	return j.Bucket
@@ -78,7 +79,7 @@ func (l *Layout) buckets(part *RankPart) (out []bucket) {
 		for _, seg := range tr.Segments(PhaseOf[last.Kind]) {
 			for _, i := range seg.Final {
 				p := tr.Params[i]
-				bytes += int64(tensor.Len(p.Local)) * int64(tensor.F32.Size())
+				bytes += int64(tensor.Len(p.Local)) * int64(tensor.F32.Size()) / l.shares(p)
 				if stages[p.Name] == 1 {
 					b.params = append(b.params, p.Name)
 				}
@@ -91,6 +92,14 @@ func (l *Layout) buckets(part *RankPart) (out []bucket) {
 	}
 	l.early[part.Row] = out
 	return out
+}
+
+// shares is over how many ranks the gradient of a parameter is shared out as it is made.
+func (l *Layout) shares(p *grad.Param) int64 {
+	if o := (grad.Options{Mesh: l.meshes[l.SideOf[p.Name]]}); l.Design.Zero > 1 {
+		return int64(o.Members(o.ZeroAxes(p.Fold)))
+	}
+	return 1
 }
 
 // bucketOf is 1 + the place of the bucket that a parameter's gradient is sent with, 0 for those that are

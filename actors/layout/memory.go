@@ -88,7 +88,7 @@ func (l *Layout) Memory(r int) Memory {
 		}
 		if len(p.Reduce) > 0 && inTwo[i] {
 			o := grad.Options{Mesh: l.meshes[p.Side]}
-			_, rows := grad.ShardRows(p.Local[0], 0, o.Members(p.Reduce))
+			_, rows := grad.ShardRows(p.Own.To-p.Own.From, 0, o.Members(p.replicas()))
 			m.Update += classOf(tensor.F32, rowsOfShape(p.Local, 0, rows))
 		} else if len(p.Reduce) > 0 {
 			m.Update += own

@@ -296,7 +296,7 @@ func (l *Layout) groupAxes() {
 			add(side, []int{m})
 		}
 		for fold := range folds(mesh) {
-			var data, others, reduced, rest []int
+			var data, others, reduced, rest, copies []int
 			for m, a := range mesh {
 				if a.Fold != fold || a.Size == 1 {
 					continue
@@ -311,8 +311,11 @@ func (l *Layout) groupAxes() {
 				} else {
 					rest = append(rest, m)
 				}
+				if a.Data && !a.Zero {
+					copies = append(copies, m)
+				}
 			}
-			for _, axes := range [][]int{data, others, reduced, rest, o.ZeroAxes(fold)} {
+			for _, axes := range [][]int{data, others, reduced, rest, o.ZeroAxes(fold), copies} {
 				add(side, axes)
 			}
 		}

@@ -34,9 +34,9 @@ type Exchange struct {
 	Group   int // index into core.RankLayout.Groups
 	Members int
 	Params  []int // places in the rank's list
-	// InTwo says that every member needs the whole sum, and that each sums a part of the rows: the parts are
-	// sent to all in a second exchange. So a member sends 2(n-1)/n of the gradients, as in a ring, and not
-	// n-1 times as much. The order of each sum is that of the members either way, and so are its bits.
+	// InTwo says that several members need the same sum, and that each sums a part of its rows: the parts are
+	// sent to these replicas in a second exchange. So a member sends 2(n-1)/n of the gradients, as in a ring, and
+	// not n-1 times as much. The order of each sum is that of the members either way, and so are its bits.
 	InTwo bool
 	// Bucket other than 0 is sent by a job of the program, before the optimizer step
 	Bucket int
@@ -53,8 +53,10 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 		switch segment {
 		case SumTP:
 			axes = p.Sum
-		case SumDP, SumWhole:
+		case SumDP:
 			axes = p.Reduce
+		case SumWhole:
+			axes = p.replicas()
 		case Apply:
 			axes = p.Gather
 		case Directions:
@@ -72,7 +74,8 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 			at, out = len(out), append(out, Exchange{Side: p.Side, Axes: axes, Group: l.Group(p.Side, axes),
 				Members: o.Members(axes), Bucket: b})
 			// between two members a part and its sum weigh as much as the whole, and take longer
-			out[at].InTwo = (segment == SumDP || segment == SumWhole) && l.Design.Zero == 0 && out[at].Members > 2
+			out[at].InTwo = (segment == SumDP || segment == SumWhole) && o.Members(p.replicas()) > 1 &&
+				o.Members(p.Reduce) > 2
 		}
 		out[at].Params = append(out[at].Params, i)
 	}
@@ -91,15 +94,39 @@ func samePlaces(a, b Exchange) int {
 		cmp.Compare(a.Group, b.Group))
 }
 
-// Rows is the part of a parameter's slice that a member of its reduction updates: all of it without ZeRO.
-func (l *Layout) Rows(p ParamPlan, member int) (from, to int) {
-	o := grad.Options{Mesh: l.meshes[p.Side]}
+// replicas are the axes of a parameter's reduction whose members update the same rows: all of them without ZeRO, none
+// where its state is shared out over all of them.
+func (p *ParamPlan) replicas() (axes []int) {
+	for _, m := range p.Reduce {
+		if !slices.Contains(p.Zero, m) {
+			axes = append(axes, m)
+		}
+	}
+	return
+}
+
+// Rows is the part of a gradient's rows on this rank that a member of its reduction sums: all of them without ZeRO, those
+// that the member updates with it, and of either, where its replicas need them too, the member's part (inTwo).
+func (l *Layout) Rows(p ParamPlan, member int, inTwo bool) (from, to int) {
+	o, rows := grad.Options{Mesh: l.meshes[p.Side]}, p.Local[0]
 	pos := make([]int, len(o.Mesh))
 	for i := len(p.Reduce) - 1; i >= 0; i-- {
 		m := p.Reduce[i]
 		pos[m], member = member%o.Mesh[m].Size, member/o.Mesh[m].Size
 	}
-	return grad.ShardRows(p.Local[0], o.Member(pos, p.Zero), o.Members(p.Zero))
+	if l.Design.Zero > 1 { // the gradient has this rank's rows alone
+		rows = p.Own.To - p.Own.From
+	}
+	from, to = 0, rows
+	if l.Design.Zero == 1 {
+		from, to = grad.ShardRows(rows, o.Member(pos, p.Zero), o.Members(p.Zero))
+	}
+	if inTwo {
+		again := p.replicas()
+		a, b := grad.ShardRows(to-from, o.Member(pos, again), o.Members(again))
+		from, to = from+a, from+b
+	}
+	return
 }
 
 // updateSegments lists the optimizer step of a rank: its segments with who communicates, what is sent and what is
@@ -111,22 +138,34 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 			core.Comm{Group: x.Group, Bytes: summed(part.elements(x.Params), x.Members)})
 	}
 	for _, x := range l.Exchanges(part, SumDP) {
-		members, n, own := int64(x.Members), part.elements(x.Params), int64(0)
+		o, here, own := grad.Options{Mesh: l.meshes[x.Side]}, int64(0), int64(0) // elements of gradients, and summed of these
 		for _, i := range x.Params {
-			o := grad.Options{Mesh: l.meshes[x.Side]}
+			p := &part.Params[i]
+			n := int64(tensor.Len(p.Local))
+			own += n / int64(o.Members(p.Zero))
+			if l.Design.Zero > 1 {
+				n /= int64(o.Members(p.Zero))
+			}
+			here += n
+		}
+		members, copies := int64(x.Members), int64(o.Members(part.Params[x.Params[0]].replicas()))
+		parts := members / copies
+		if x.InTwo {
+			parts = members
+			segs[SumTies].Bytes += 8 * own // the sums are put together
+			own /= copies
+		}
+		segs[SumDP].Comms = append(segs[SumDP].Comms,
+			core.Comm{Group: x.Group, Bytes: 4 * here * (members - 1) / parts, Early: x.Bucket > 0})
+		segs[SumWhole].Bytes += 4 * own * (members + 1) // the sum of what has come
+	}
+	for _, x := range l.Exchanges(part, SumWhole) {
+		o, own, members := grad.Options{Mesh: l.meshes[x.Side]}, int64(0), int64(x.Members)
+		for _, i := range x.Params {
 			own += int64(tensor.Len(part.Params[i].Local)) / int64(o.Members(part.Params[i].Zero))
 		}
-		sent := summed(n, x.Members)
-		if l.Design.Zero > 0 || x.InTwo { // each sums its own rows only
-			sent = 4 * n * (members - 1) / members
-		}
-		segs[SumDP].Comms = append(segs[SumDP].Comms, core.Comm{Group: x.Group, Bytes: sent, Early: x.Bucket > 0})
-		if x.InTwo {
-			segs[SumWhole].Comms = append(segs[SumWhole].Comms, core.Comm{Group: x.Group, Bytes: sent})
-			segs[SumTies].Bytes += 8 * own // the sums are put together
-			own /= members
-		}
-		segs[SumWhole].Bytes += 4 * own * (members + 1) // the sum of what has come
+		segs[SumWhole].Comms = append(segs[SumWhole].Comms,
+			core.Comm{Group: x.Group, Bytes: 4 * own * (members - 1) / members})
 	}
 	for i, members := range part.Ties {
 		n := int64(0)

@@ -180,6 +180,13 @@ func (c *cutter) end() []Segment {
 		sortIssued(rest)
 		c.segs = append(c.segs, Segment{Await: rest})
 	}
+	for s := range c.segs { // sums that communications bring are added by the segments that await them
+		for _, at := range c.segs[s].Await {
+			if n := c.segs[at.Segment].Comm[at.Comm]; n.Acc > 0 && c.last[n.Acc] == n {
+				c.segs[s].Final = append(c.segs[s].Final, n.Acc-1)
+			}
+		}
+	}
 	return c.segs
 }
 
