@@ -163,7 +163,9 @@ def machine(lfactor, folder, r):
         # 500 W of 700, which lowers the clock under full load, and HBM2e of 2.4 TB/s and 96 GB
         text = text.replace("bandwidth: 3350 GB/s", "bandwidth: 2400 GB/s").replace("memory: 79.6 GiB", "memory: 94 GiB")
         text = text.replace("  efficiency: 0.67", "  efficiency: 0.49").replace("fp8_efficiency: 0.61", "fp8_efficiency: 0.42")
-    if r["dispatch"] in ("once", "runs"):
+    if r["dispatch"] == "once":
+        text = text.replace("network:", "network:\n  dispatch: once")
+    if r["dispatch"] == "runs":
         devices = int(re.search(r"devices: ([0-9]+)", text)[1])
         near, far = once(r, devices)
         text = text.replace("host:", f"host:\n  once: {near:.3f}")

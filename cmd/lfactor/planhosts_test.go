@@ -79,6 +79,9 @@ func TestPlanFolded(t *testing.T) {
 		{TP: 1, PP: 4, DP: 2, Schedule: "1f1b", Loops: 1, Batch: 2, Micro: 8, Recompute: "none"},
 		{TP: 2, PP: 2, DP: 2, Zero: 1, Schedule: "zb-2p", Loops: 1, Batch: 4, Micro: 4, Recompute: "none"},
 		{TP: 2, PP: 2, DP: 1, Schedule: "interleaved", Loops: 2, Batch: 4, Micro: 8, Recompute: "full"},
+		{TP: 1, PP: 2, DP: 4, Zero: 1, Groups: 2, Schedule: "1f1b", Loops: 1, Batch: 2, Micro: 4, Recompute: "none"},
+		{TP: 1, PP: 1, DP: 8, Zero: 3, Groups: 2, Schedule: "1f1b", Loops: 1, Batch: 2, Micro: 2, Recompute: "none",
+			Overlap: true},
 	} {
 		_, err := p.Space.Enumerate()
 		require.NoError(t, err)

@@ -36,6 +36,7 @@ func (p *Search) inChunks(ctx context.Context, all []search.Candidate) (out []se
 	}
 	fits := map[string]int{} // the least count of chunks with which a lighter recomputation fits, by plan
 	for _, c := range p.chunkable(all) {
+		p.weighLayers(&c)
 		plain := c
 		plain.Recompute, plain.Chunks = "none", 0
 		now := 0

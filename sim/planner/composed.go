@@ -137,13 +137,14 @@ const wholeRanks = 64
 // are left out, as they do the same; what their number means for the exchange of gradients and for shares of
 // the optimizer's state is told by closed forms.
 func (p *Search) SimulateComposed(c *search.Candidate) error {
+	p.weighLayers(c)
 	small := *c
 	for d := 1; d <= c.DP; d++ {
 		if c.DP%d == 0 && (c.TP*c.PP+c.Encoder.Ranks)*d <= p.Whole || d == 1 {
 			small.DP = d
 		}
 	}
-	cfg, err := p.under(&small, p.layersOf(c)...)
+	cfg, err := p.under(&small)
 	if err != nil {
 		c.Why = err.Error()
 		return nil

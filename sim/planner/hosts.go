@@ -106,6 +106,7 @@ func (p *Search) load() (err error) {
 	if p.base, err = p.job(p.cfg); err != nil {
 		return err
 	}
+	p.Machine = rehearsal.Dispatching(p.Machine, p.base.Model)
 	return p.newSpace()
 }
 
@@ -335,6 +336,9 @@ func (p *Search) rank(ctx context.Context) (all []search.Candidate, err error) {
 			return nil, err
 		}
 		p.see("plans simulated", i+1, n)
+	}
+	for i := range all[:n] {
+		p.weighLayers(&all[i])
 	}
 	search.Rank(all[:n])
 	return all, nil

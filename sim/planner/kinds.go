@@ -13,15 +13,15 @@ import (
 // On a machine with two kinds of devices a stage runs as fast as its slowest rank. Stages get layers by
 // their rates, and plans are ranked by a simulation of all ranks, each with the rates of its own device.
 
-// weighed are the layers of each stage of a candidate, "" where all have as many.
-func (p *Search) weighed(c *search.Candidate) string {
+// weighed are the layers of each stage of a candidate by the rates of its devices, nil where all have one.
+func (p *Search) weighed(c *search.Candidate) []int {
 	layers := p.cfg.Model.Layers
 	if p.Machine.Second == nil || c.PP < 2 || c.Loops > 1 || layers < c.PP {
-		return ""
+		return nil
 	}
 	load, layer, err := p.loads(c)
 	if err != nil {
-		return ""
+		return nil
 	}
 	rates := make([]float64, c.PP)
 	mesh := topology.Grid(c.PP, c.DP, c.TP)
@@ -46,14 +46,19 @@ func (p *Search) weighed(c *search.Candidate) string {
 		n[best]++
 		load[best] += layer
 	}
-	return listText(n)
+	return n
+}
+
+// weighLayers gives a candidate the layers of its stages where devices have several rates.
+func (p *Search) weighLayers(c *search.Candidate) {
+	if n := p.weighed(c); n != nil {
+		c.Layers = n
+	}
 }
 
 // layersOf sets the layers of each stage of a candidate, where it says anything of them.
 func (p *Search) layersOf(c *search.Candidate) []string {
-	if w := p.weighed(c); w != "" {
-		return []string{"plan.layers=" + w}
-	} else if c.Layers != nil {
+	if c.Layers != nil {
 		return []string{"plan.layers=" + listText(c.Layers)}
 	} else if len(p.cfg.Run.Plan.Layers) > 0 {
 		return []string{"plan.layers=[]"}

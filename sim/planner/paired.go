@@ -64,7 +64,8 @@ func (p *Search) twin(ctx context.Context, c *search.Candidate) (step, bubble fl
 	x := *c
 	for d := 1; d < c.DP; d++ {
 		ranks := d * max(1, c.CP) * c.TP
-		if c.DP%d == 0 && ranks%max(1, c.EP*c.ETP) == 0 && (d > 1 || c.Zero == 0) {
+		if c.DP%d == 0 && ranks%max(1, c.EP*c.ETP) == 0 && (d > 1 || c.Zero == 0) &&
+			(c.Groups == 0 || d%c.Groups == 0 && d > c.Groups) {
 			x.DP = d
 			break
 		}

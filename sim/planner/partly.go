@@ -168,6 +168,9 @@ func (p *Search) Settings(c *search.Candidate) []string {
 	if c.RecomputeLayers != nil {
 		out = append(out, "plan.recompute_layers="+listText(c.RecomputeLayers))
 	}
+	if c.Groups > 0 || p.cfg.Run.Plan.ZeroRanks > 0 {
+		out = append(out, fmt.Sprintf("plan.zero_ranks=%d", c.Groups))
+	}
 	if c.EP > 0 {
 		out = append(out, fmt.Sprintf("plan.ep=%d", c.EP), fmt.Sprintf("plan.etp=%d", c.ETP))
 	}

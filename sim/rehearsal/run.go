@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
@@ -78,6 +79,15 @@ func New(cfg *configs.Config, o Options) (*Rehearsal, error) {
 	return Of(l, o)
 }
 
+// Dispatching is the machine as the tokens of a model's experts use it.
+func Dispatching(m *cost.Machine, of *family.Model) *cost.Machine {
+	within := 1.0
+	if r := of.Spec.Experts.Router; r.Groups > 1 {
+		within = float64(r.Kept) / float64(r.Groups)
+	}
+	return m.Routed(of.Spec.Experts.Each, within)
+}
+
 // Of rehearses what is laid out already. A job without a limit of memory gets that of the machine's devices.
 func Of(l *layout.Layout, o Options) (r *Rehearsal, err error) {
 	r = &Rehearsal{Layout: l, Machine: o.Machine, Steps: o.Steps, o: o}
@@ -89,6 +99,7 @@ func Of(l *layout.Layout, o Options) (r *Rehearsal, err error) {
 			return nil, err
 		}
 	}
+	r.Machine = Dispatching(r.Machine, l.Design.Model)
 	if n := l.World(); n > r.Machine.Devices*r.Machine.Hosts {
 		return nil, exit.Usagef("the plan has %d ranks, cluster %s %d devices", n, r.Machine.Name,
 			r.Machine.Devices*r.Machine.Hosts)

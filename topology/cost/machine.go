@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/lfactor/lfactor/topology/collective"
@@ -42,16 +43,21 @@ type Machine struct {
 	Remote collective.Link // between devices of two hosts, a device and direction
 	// share of what an exchange of rows sends to other hosts that travels, where a row for several devices of a
 	// host is sent there once; 0 is all
-	Once   float64
-	Joined [][2]int // pairs of hosts with a cable; nil is a switch for all
-	Second *Second  // devices of another kind; nil where all are alike
+	Once float64
+	// Dispatch says that both follow from where a token's experts lie (Routed), as with DeepEP and HybridEP
+	Dispatch bool
+	each     int      // experts of a token; 0: of no model that has some
+	within   float64  // share of all places that they lie in at most
+	Joined   [][2]int // pairs of hosts with a cable; nil is a switch for all
+	Second   *Second  // devices of another kind; nil where all are alike
 }
 
-// Second are devices of another kind, which have the highest numbers. Shares of their rates and links are
-// those of the first kind.
+// Second are devices of another kind, which have the highest numbers. Shares of their rates that are 0, how much faster
+// products of few bits are, and links are those of the first kind.
 type Second struct {
 	From                               int // the number of the first, from 0
 	Flops, Memory, Bandwidth, Overhead float64
+	Efficiency                         float64
 }
 
 // Segment is the time of work: the arithmetic of some kernels, the memory traffic of others, which run one
@@ -73,6 +79,7 @@ func (m *Machine) Kind(device int) *Machine {
 	}
 	k := *m
 	k.Flops, k.Memory, k.Bandwidth, k.Overhead, k.Second = s.Flops, s.Memory, s.Bandwidth, s.Overhead, nil
+	k.Efficiency = cmp.Or(s.Efficiency, m.Efficiency)
 	return &k
 }
 
@@ -120,12 +127,13 @@ func (m *Machine) Exchange(devices []int, bytes int64) (t float64) {
 	if n < 2 {
 		return 0
 	}
-	all := func(share float64) float64 {
-		if share == 0 {
-			return 1
+	hosts := 1
+	for i := 1; i < n; i++ {
+		if m.Host(devices[i]) != m.Host(devices[i-1]) {
+			hosts++
 		}
-		return share
 	}
+	inside, outside := m.share(m.Near, n), m.share(m.Once, hosts)
 	each := float64(bytes) / float64(n-1)
 	for from := 0; from < n; {
 		to := from + 1
@@ -134,14 +142,38 @@ func (m *Machine) Exchange(devices []int, bytes int64) (t float64) {
 		}
 		near, far := to-from-1, n-(to-from)
 		if near > 0 {
-			t = max(t, m.Local.Latency+m.Local.PerByte*each*float64(near)*all(m.Near))
+			t = max(t, m.Local.Latency+m.Local.PerByte*each*float64(near)*inside)
 		}
 		if far > 0 {
-			t = max(t, m.Remote.Latency+m.Remote.PerByte*each*float64(far)*all(m.Once))
+			t = max(t, m.Remote.Latency+m.Remote.PerByte*each*float64(far)*outside)
 		}
 		from = to
 	}
 	return t
+}
+
+// Routed is the machine for a model whose tokens go to so many experts each, which lie in at most a share of all
+// places (groups that a router is limited to), as Dispatch has it.
+func (m *Machine) Routed(each int, within float64) *Machine {
+	if !m.Dispatch || each == 0 {
+		return m
+	}
+	k := *m
+	k.each, k.within = each, within
+	return &k
+}
+
+// share is what the description says, or of a token's copies those that go to different ones of so many places, which are
+// equally likely: the mean number of places that are reached, divided by the copies.
+func (m *Machine) share(said float64, places int) float64 {
+	switch n := float64(places); {
+	case said > 0:
+		return said
+	case m.each == 0:
+		return 1
+	default:
+		return min(n*(1-math.Pow(1-1/n, float64(m.each))), max(1, n*m.within)) / float64(m.each)
+	}
 }
 
 // The algorithms.

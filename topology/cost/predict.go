@@ -182,6 +182,9 @@ func (k *Constants) Pieces(r *Measured) (p Pieces) {
 		p.Logits, p.Message = logits+k[hostStage], activation*k.messageBytes(r)+k[message]
 	} else {
 		p.Logits = max(device+logits, host+k[hostStage]) - p.Stage()
+		if p.Logits < 0 { // the device catches up with its host during the logits
+			p.Host, p.Logits = p.Host+p.Logits, 0
+		}
 	}
 	params := (12*h*h*layers + vocabulary*h) / t
 	if r.DP > 1 {

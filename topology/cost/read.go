@@ -34,12 +34,12 @@ var (
 
 // shares are keys of values that are parts of a whole.
 var shares = map[string]bool{"device.efficiency": true, "device.fp8_efficiency": true, "device.grouped": true,
-	"device.stream": true, "device.attention": true, "host.once": true, "network.once": true}
+	"device.stream": true, "device.attention": true, "host.once": true, "network.once": true, "second.efficiency": true}
 
 // later are keys that are written only where they say something.
 var later = map[string]bool{"device.fp8": true, "device.fp4": true, "device.fp8_efficiency": true,
 	"device.grouped": true, "device.per_expert": true, "device.attention": true, "host.once": true,
-	"network.once": true}
+	"network.once": true, "second.efficiency": true}
 
 var fields = []field{
 	{"device.flops", rate, 0, false, func(m *Machine, v float64) { m.Flops = v }, func(m *Machine) float64 {
@@ -102,6 +102,8 @@ var fields = []field{
 		func(m *Machine) float64 { return m.second().Memory }, false},
 	{"second.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.second().Bandwidth = v },
 		func(m *Machine) float64 { return m.second().Bandwidth }, false},
+	{"second.efficiency", plain, 0, true, func(m *Machine, v float64) { m.second().Efficiency = v },
+		func(m *Machine) float64 { return m.second().Efficiency }, false},
 	{"second.overhead", clock, 0, true, func(m *Machine, v float64) { m.second().Overhead = v },
 		func(m *Machine) float64 { return m.second().Overhead }, false},
 }
@@ -128,6 +130,9 @@ func (r *reader) kinds() {
 		if r.seen[f] == 0 {
 			r.fault(f, "is missing", "a second kind of devices has all of second.from, flops, memory and bandwidth")
 		}
+	}
+	if r.seen["second.overhead"] == 0 {
+		s.Overhead = r.m.Overhead
 	}
 	if n := r.m.Devices * r.m.Hosts; s.From >= n && r.seen["second.from"] > 0 {
 		r.fault("second.from", fmt.Sprintf("there are %d devices, which begin with number 0", n), "")
@@ -209,6 +214,12 @@ func (r *reader) set(key, value string) {
 	case "network.cables":
 		r.cables(value)
 		return
+	case "network.dispatch":
+		if r.m.Dispatch = value == "once"; !r.m.Dispatch && value != "copies" {
+			r.fault(key, fmt.Sprintf("%q is no way to send rows to experts", value),
+				"write copies, where each expert's copy of a row travels by itself, or once, as DeepEP sends them")
+		}
+		return
 	}
 	for _, f := range fields {
 		if f.key == key {
@@ -220,7 +231,7 @@ func (r *reader) set(key, value string) {
 	for _, f := range fields {
 		known = append(known, f.key)
 	}
-	known = append(known, "network.cables")
+	known = append(known, "network.dispatch", "network.cables")
 	r.fault(key, "is not a setting of a cluster", "there are "+strings.Join(known, ", "))
 }
 
@@ -327,6 +338,9 @@ func (m *Machine) Write() []byte {
 		v := f.get(m) / f.units[unit]
 		fmt.Fprintf(&b, "  %s: %s\n", key, strings.TrimSpace(strconv.FormatFloat(v, 'g', 6, 64)+" "+unit))
 		last := i+1 == len(fields) || !strings.HasPrefix(fields[i+1].key, head+".")
+		if head == "network" && last && m.Dispatch {
+			b.WriteString("  dispatch: once\n")
+		}
 		if head == "network" && last && m.Joined != nil {
 			b.WriteString("  cables:")
 			for _, c := range m.Joined {

@@ -82,14 +82,16 @@ type Space struct {
 
 // Candidate is one plan with what is expected of it.
 type Candidate struct {
-	TP       int    `json:"tp"`
-	SP       bool   `json:"sequence_parallel,omitempty"`
-	PP       int    `json:"pp"`
-	DP       int    `json:"dp"`
-	EP       int    `json:"ep,omitempty"`
-	ETP      int    `json:"etp,omitempty"`
-	Context         // how tokens are shared out
-	Zero     int    `json:"zero"`
+	TP      int  `json:"tp"`
+	SP      bool `json:"sequence_parallel,omitempty"`
+	PP      int  `json:"pp"`
+	DP      int  `json:"dp"`
+	EP      int  `json:"ep,omitempty"`
+	ETP     int  `json:"etp,omitempty"`
+	Context      // how tokens are shared out
+	Zero    int  `json:"zero"`
+	// Groups is how many ranks share state out where not all replicas do, as those of a host; 0 is all.
+	Groups   int    `json:"zero_ranks,omitempty"`
 	Schedule string `json:"schedule"`
 	Loops    int    `json:"virtual_stages"`
 	Batch    int    `json:"micro_batch"`
@@ -136,8 +138,12 @@ func (c *Candidate) String() string {
 	if c.ETP > 1 {
 		experts += fmt.Sprintf(" etp%d", c.ETP)
 	}
-	return fmt.Sprintf("tp%s pp%s dp%d%s zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.Pipeline(), c.DP,
-		experts, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recomputes(), c.Encoder)
+	groups := ""
+	if c.Groups > 0 {
+		groups = fmt.Sprintf(" over %d", c.Groups)
+	}
+	return fmt.Sprintf("tp%s pp%s dp%d%s zero%d%s %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.Pipeline(), c.DP,
+		experts, c.Zero, groups, c.Schedule, loops, c.Micro, c.Batch, c.Recomputes(), c.Encoder)
 }
 
 // Recomputes is what is computed again, and in how many layers of each stage where not in all.
@@ -319,16 +325,29 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 					x := c
 					x.Layers = layers
 					x.Schedule, x.Loops, x.Recompute, x.Zero = name, loops, rec, z
-					out = append(out, x)
-					if c.TP > 1 && s.Rows > 0 && c.Batch*s.Rows%(c.TP*max(1, c.CP)) == 0 {
-						x.SP = true
+					for _, x.Groups = range s.grouped(&x) {
+						x.SP = false
 						out = append(out, x)
+						if c.TP > 1 && s.Rows > 0 && c.Batch*s.Rows%(c.TP*max(1, c.CP)) == 0 {
+							x.SP = true
+							out = append(out, x)
+						}
 					}
 				}
 			}
 		}
 	}
 	return
+}
+
+// grouped lists over how many ranks a plan's state is shared out: 0 for all replicas, and those of a host where there
+// are several hosts, of models without experts.
+func (s *Space) grouped(c *Candidate) []int {
+	n := s.Machine.Devices / c.TP
+	if c.Zero < 1 || c.CP > 1 || s.Shares != nil || s.Tower != nil || n < 2 || c.DP <= n || c.DP%n != 0 {
+		return []int{0}
+	}
+	return []int{0, n}
 }
 
 // loops lists how many stages a rank may have: the layers are cut evenly, except into one stage a rank of a

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -59,7 +60,7 @@ func (s *Space) Tied(c *Candidate, st *Stages, ranks []int) (t float64) {
 			continue
 		}
 		if c.Zero > 0 {
-			n /= int64(c.Copies())
+			n /= int64(c.sharers())
 		}
 		between := c.TP * c.Copies() // neighbours of the pipeline are so many devices apart
 		t += s.Machine.Collective(collective.AllReduce, []int{ranks[st.first] * between, ranks[i] * between}, n)
@@ -102,7 +103,7 @@ func (s *Space) variant(c *Candidate, p *place) Variant {
 	v := Variant{TP: c.TP, SP: c.SP, Batch: c.Batch, Recompute: c.Recompute, Split: p.split,
 		Single: p.one, EP: c.EP, ETP: c.ETP, Context: c.Context}
 	if c.Zero >= 2 && c.Copies() > 1 {
-		v.Zero, v.DP = c.Zero, c.DP
+		v.Zero, v.DP = c.Zero, cmp.Or(c.Groups, c.DP)
 	}
 	v.Overlap = c.Overlap && exchanging(v)
 	return v

@@ -9,20 +9,30 @@ import (
 // Weights are what a rank trains: elements, those among them that are experts', and tensors.
 type Weights struct{ Params, Experts, Tensors int64 }
 
-// copies is how many ranks hold copies of some of a rank's elements, and how far those are apart.
+// copies is how many ranks share out the state of some of a rank's elements, how far those are apart, and how many such
+// groups are replicas of each other.
 type copies struct {
 	params    int64
 	n, stride int
+	again     int
 }
 
 // parts are a rank's elements by what ranks hold copies of them: replicas, and of experts what those leave.
 func (c *Candidate) parts(w Weights) []copies {
-	all := []copies{{w.Params - w.Experts, c.Copies(), c.TP}}
+	all := []copies{{w.Params - w.Experts, c.sharers(), c.TP, c.Copies() / c.sharers()}}
 	if each := c.EP * c.ETP; each > 1 {
-		return append(all, copies{w.Experts, c.Copies() * c.TP / each, each})
+		return append(all, copies{w.Experts, c.Copies() * c.TP / each, each, 1})
 	}
 	all[0].params = w.Params
 	return all
+}
+
+// sharers is how many ranks share state out among them.
+func (c *Candidate) sharers() int {
+	if c.Groups > 0 {
+		return c.Groups
+	}
+	return c.Copies()
 }
 
 // Base is what a rank holds all the time: weights, gradients, and the optimizer's state.
@@ -74,34 +84,34 @@ func (s *Space) hidden(elements int64, exchange, back float64) float64 {
 // the last backward, which takes back seconds, norms of all ranks, and the update of a rank's share.
 func (s *Space) Update(c *Candidate, w Weights, back float64) float64 {
 	own, t := int64(0), 0.0
+	price := s.Machine.Collective
 	for _, p := range c.parts(w) {
-		if p.n == 1 {
-			own += p.params
+		n, again, mine := int64(p.n), int64(p.again), p.params
+		if n*again == 1 {
+			own += mine
 			continue
 		}
-		d, mine := s.Group(p.n, p.stride), p.params
-		switch c.Zero {
-		case 0:
-			sum := s.Machine.Collective(collective.AllReduce, d, 4*p.params)
-			first := sum
-			if p.n > 2 { // the second half has the sums
-				first /= 2
-			}
-			t += sum - s.hidden(p.params, first, back)
-		case 1:
-			sum := s.Machine.Collective(collective.ReduceScatter, d, 4*p.params)
-			t += sum - s.hidden(p.params, sum, back) + s.Machine.Collective(collective.AllGather, d, s.Param*p.params)
-		case 2:
-			t += s.Machine.Collective(collective.AllGather, d, s.Param*p.params)
-		}
+		d := s.Group(p.n, p.stride)
 		if c.Zero > 0 {
-			mine /= int64(p.n)
+			mine /= n
 		}
-		switch n := int64(p.n); {
-		case c.Zero == 0 && n > 2: // each sums a part of the rows, and puts all sums together
-			t += s.Machine.Segment(0, 4*mine/n*(n+1)+8*mine, 0)
-		case c.Zero <= 1: // the sum of what has come
-			t += s.Machine.Segment(0, 4*mine*(n+1), 0)
+		switch each := s.Group(p.again, p.stride*p.n); c.Zero {
+		case 0:
+			t += s.summed(d, p.params, back)
+		case 1:
+			sum := price(collective.ReduceScatter, s.Group(p.n*p.again, p.stride), 4*p.params)
+			t += sum - s.hidden(p.params, sum, back) + price(collective.AllGather, d, s.Param*p.params)
+			if again > 1 {
+				t += price(collective.AllGather, each, 4*mine) + s.Machine.Segment(0, 8*mine, 0)
+			}
+			t += s.Machine.Segment(0, 4*mine/again*(n*again+1), 0) // the sum of what has come
+		default:
+			if again > 1 {
+				t += s.summed(each, mine, back)
+			}
+			if c.Zero == 2 {
+				t += price(collective.AllGather, d, s.Param*p.params)
+			}
 		}
 		own += mine
 	}
@@ -111,4 +121,14 @@ func (s *Space) Update(c *Candidate, w Weights, back float64) float64 {
 		update = max(update, float64(s.Through*own)/s.Machine.Copy)
 	}
 	return t + update
+}
+
+// summed is the time in which ranks sum gradients that all of them need, of so many elements: among more than two, each
+// sums a part of the rows, and puts all sums together.
+func (s *Space) summed(ranks []int, elements int64, back float64) float64 {
+	sum, n := s.Machine.Collective(collective.AllReduce, ranks, 4*elements), int64(len(ranks))
+	if n <= 2 {
+		return sum - s.hidden(elements, sum, back) + s.Machine.Segment(0, 4*elements*(n+1), 0)
+	}
+	return sum - s.hidden(elements, sum/2, back) + s.Machine.Segment(0, 4*elements/n*(n+1)+8*elements, 0)
 }

@@ -80,7 +80,10 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		"micro-batch", "recompute", "step", "closed form", "bubble", "memory", "")...)
 	for i := range all[:n] {
 		c := &all[i]
-		name, fits, step := c.Schedule, "fits", "–"
+		name, fits, step, least := c.Schedule, "fits", "–", ""
+		if c.Unpriced {
+			least = "≥ "
+		}
 		if c.Loops > 1 {
 			name += fmt.Sprintf("×%d", c.Loops)
 		}
@@ -101,13 +104,16 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		if c.Simulated > 0 {
 			step = unit.Seconds(c.Simulated)
 		}
-		experts := fmt.Sprint(c.EP)
+		experts, zero := fmt.Sprint(c.EP), fmt.Sprint(c.Zero)
+		if c.Groups > 0 {
+			zero += fmt.Sprintf(" over %d", c.Groups)
+		}
 		if c.ETP > 1 {
 			experts = fmt.Sprintf("%d × etp %d", c.EP, c.ETP)
 		}
 		t.AppendRow(columns(p, shared, c.Encoder.Short(), experts, c.Context, c.Tensor(), c.Pipeline(), c.DP,
-			c.Zero, name, fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recomputes(), step, unit.Seconds(c.Step),
-			fmt.Sprintf("%.1f%%", 100*c.Bubble), tensor.Bytes(c.Memory), fits))
+			zero, name, fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recomputes(), step, least+unit.Seconds(c.Step),
+			fmt.Sprintf("%.1f%%", 100*c.Bubble), least+tensor.Bytes(c.Memory), fits))
 	}
 	t.Render()
 	return nil
