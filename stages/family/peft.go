@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
@@ -53,13 +52,19 @@ func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 		}
 	}
 	var out []Adapter
-	at := map[string]int{}
-	for _, p := range m.Params(l) {
+	at, outs := map[string]int{}, map[string]int{} // output features of layers that have adapters
+	params := m.Params(l)
+	for _, p := range params {
+		if base, ok := strings.CutSuffix(p.Name, ".lora_B.weight"); ok {
+			outs[base] = p.Shape[0]
+		}
+	}
+	for _, p := range params {
 		base, ok := strings.CutSuffix(p.Name, ".lora_A.weight")
 		if !ok {
 			continue
 		}
-		s, n := m.Source(base+".weight"), m.linearOut(l, base)
+		s, n := m.Source(base+".weight"), outs[base]
 		if s.Tail != nil || s.Flat || s.Lead > 0 || whole[s.Name] == 0 {
 			return nil, fmt.Errorf("lora.targets: %s is no linear layer of a checkpoint (%s), so that "+
 				"PEFT has no adapter for it: leave it out, or set lora.merge=true to add it to the weights "+
@@ -96,13 +101,6 @@ func (m *Model) Modules() (names map[string]string, turned map[string]bool) {
 		names[s.module()], turned[s.Name] = s.Name, s.Turned
 	}
 	return names, turned
-}
-
-// linearOut is the number of output features of a linear layer that has an adapter.
-func (m *Model) linearOut(l *block.Lora, base string) int {
-	ps := m.Adapters(l)
-	i := slices.IndexFunc(ps, func(p *grad.Param) bool { return p.Name == base+".lora_B.weight" })
-	return ps[i].Shape[0]
 }
 
 // module is the name of the layer that a weight belongs to.

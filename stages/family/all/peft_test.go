@@ -149,3 +149,17 @@ func TestRSLoRA(t *testing.T) {
 	c = family.AdapterConfig([]family.Adapter{of}, lora)
 	require.Equal(t, 18.0, c.Alphas[`attn\.c_attn`])
 }
+
+// TestPEFTGrows: finding a model's adapters allocates as a line does with its layers: the model is recorded as often for
+// many as for few.
+func TestPEFTGrows(t *testing.T) {
+	allocs := func(layers int) float64 {
+		m := family.Decoder("llama", family.Spec{Layers: layers, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32,
+			Eps: 1e-6, Rope: block.Rope{Dim: 4, Theta: 10000}})
+		return testing.AllocsPerRun(1, func() {
+			_, err := m.PEFT(&block.Lora{Targets: []string{"*.q_proj"}, Rank: 2, Alpha: 2})
+			require.NoError(t, err)
+		})
+	}
+	require.Less(t, allocs(16)/allocs(4), 4.5)
+}
