@@ -340,16 +340,6 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 	return
 }
 
-// grouped lists over how many ranks a plan's state is shared out: 0 for all replicas, and those of a host where there
-// are several hosts, of models without experts.
-func (s *Space) grouped(c *Candidate) []int {
-	n := s.Machine.Devices / c.TP
-	if c.Zero < 1 || c.CP > 1 || s.Shares != nil || s.Tower != nil || n < 2 || c.DP <= n || c.DP%n != 0 {
-		return []int{0}
-	}
-	return []int{0, n}
-}
-
 // loops lists how many stages a rank may have: the layers are cut evenly, except into one stage a rank of a
 // model of text, and several stages want whole rounds of microbatches.
 func (s *Space) loops(name string, c Candidate) (out []int) {

@@ -35,6 +35,16 @@ func (c *Candidate) sharers() int {
 	return c.Copies()
 }
 
+// grouped lists over how many ranks a plan's state is shared out: 0 for all replicas, and those of a host where there
+// are several hosts, of models without experts.
+func (s *Space) grouped(c *Candidate) []int {
+	n := s.Machine.Devices / c.TP
+	if c.Zero < 1 || c.CP > 1 || s.Shares != nil || s.Tower != nil || n < 2 || c.DP <= n || c.DP%n != 0 {
+		return []int{0}
+	}
+	return []int{0, n}
+}
+
 // Base is what a rank holds all the time: weights, gradients, and the optimizer's state.
 func (s *Space) Base(c *Candidate, w Weights) (bytes int64) {
 	for _, p := range c.parts(w) {
