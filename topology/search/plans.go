@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
@@ -160,23 +159,6 @@ func (c *Candidate) Pipeline() string {
 		return fmt.Sprint(c.PP)
 	}
 	return fmt.Sprintf("%d (%s)", c.PP, runsOf(c.Layers))
-}
-
-// runsOf writes a number for each stage; stages that have as many as their neighbours are said together.
-func runsOf(n []int) string {
-	var runs []string
-	for from := 0; from < len(n); {
-		to := from
-		for to < len(n) && n[to] == n[from] {
-			to++
-		}
-		run := fmt.Sprint(n[from])
-		if to > from+1 {
-			run = fmt.Sprintf("%d×%s", to-from, run)
-		}
-		runs, from = append(runs, run), to
-	}
-	return strings.Join(runs, "+")
 }
 
 // String is the number of ranks, and how they exchange.

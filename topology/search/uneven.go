@@ -1,6 +1,10 @@
 package search
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Stages are cut by the multiplications of layers and head, unless a run file says otherwise. What these take is
 // another matter: small products run at a lower rate, layers of narrow models mostly wait for calls and memory, and
@@ -95,4 +99,21 @@ func cutEvenly(sums []float64, last float64, stages int) []int {
 		out[s-1], to = to-from, from
 	}
 	return out
+}
+
+// runsOf writes a number for each stage; stages that have as many as their neighbours are said together.
+func runsOf(n []int) string {
+	var runs []string
+	for from := 0; from < len(n); {
+		to := from
+		for to < len(n) && n[to] == n[from] {
+			to++
+		}
+		run := fmt.Sprint(n[from])
+		if to > from+1 {
+			run = fmt.Sprintf("%d×%s", to-from, run)
+		}
+		runs, from = append(runs, run), to
+	}
+	return strings.Join(runs, "+")
 }
