@@ -40,18 +40,14 @@ func (r *Rank) choiceOf(rows *tensor.Tensor) (v [kernels.ChoiceLen]float32) {
 
 // look takes what a microbatch's loss has shown beside its value. What all of a replica have counts once.
 func (r *Rank) look(seen []float32, eval bool, used *core.Usage) {
-	if len(seen) == 0 {
-		return
-	}
 	used.Gap = float64(seen[0])
-	if eval || !r.c.Sides[layout.DecoderSide].First() {
-		return
-	}
-	if r.figures == nil {
-		r.figures = make([]float64, len(seen)-1)
-	}
 	for i, x := range seen[1:] {
-		r.figures[i] += float64(x)
+		if r.figures == nil {
+			r.figures = make([]float64, len(seen)-1)
+		}
+		if !eval && r.c.Sides[layout.DecoderSide].First() {
+			r.figures[i] += float64(x)
+		}
 	}
 }
 

@@ -5,18 +5,22 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
+	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/kernels/objective"
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// Figures are columns of a step's line that not every run has, by name: what a loss over answers is made of, and how
-// answers are that a run draws. Docs of metrics list them, with their meaning.
+// Figures are columns of a step's line that not every run has, by name; docs/json.md says what each is.
 type Figures map[string]float64
 
-// columns is a line without its figures.
+// columns is a line without its figures, and numbers are those of its columns that are numbers.
 type columns Metrics
+
+var numbers = strings.Fields("step loss grad_norm lr tokens_per_second mfu data_wait_seconds peak_bytes loss_scale seconds " +
+	"slowest_rank pass")
 
 // MarshalJSON writes figures as columns among the others; one that is no number is left out.
 func (m Metrics) MarshalJSON() ([]byte, error) {
@@ -30,112 +34,75 @@ func (m Metrics) MarshalJSON() ([]byte, error) {
 	return append(append(text[:len(text)-1], ','), more[1:]...), err
 }
 
-// known are the columns of numbers that a line has beside figures.
-var known = func() (out map[string]json.RawMessage) {
-	text, _ := json.Marshal(columns{Pass: 1}) // has no value that JSON cannot hold; others are no numbers
-	_ = json.Unmarshal(text, &out)            // as above
-	return out
-}()
-
 // UnmarshalJSON is the inverse of MarshalJSON.
 func (m *Metrics) UnmarshalJSON(text []byte) error {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(text, (*columns)(m)); err != nil {
-		return err
+	all := map[string]any{}
+	err := json.Unmarshal(text, (*columns)(m))
+	if m.Figures = (Figures{}); err == nil {
+		err = json.Unmarshal(text, &all)
 	}
-	m.Figures = nil
-	if err := json.Unmarshal(text, &all); err != nil {
-		return err
-	}
-	for name, raw := range all {
-		var x float64
-		if _, own := known[name]; own || json.Unmarshal(raw, &x) != nil || string(raw) == "null" {
-			continue
+	for name, v := range all {
+		if x, yes := v.(float64); yes && !slices.Contains(numbers, name) {
+			m.Figures[name] = x
 		}
-		m.set(name, x)
 	}
-	return nil
+	return err
 }
 
-// set adds a figure.
-func (m *Metrics) set(name string, x float64) {
-	if m.Figures == nil {
-		m.Figures = Figures{}
+// counted takes how experts were used in a step, and what its loss has shown.
+func (p *reporter) counted(m actors.Message) {
+	loads := core.Loads(m.Values)
+	if n := len(loads); loads[n-1].Block == core.Figures { // behind those of layers
+		loads, p.figures = loads[:n-1], loads[n-1].Rows
 	}
-	m.Figures[name] = x
+	if len(loads) > 0 {
+		p.loads, p.loadsAt = loads, m.Step
+	}
 }
 
 // looked takes what the loss of a step has shown: of each figure a sum and of how many.
 func (m *Metrics) looked(sums []float64) {
-	for f, name := range objective.Figures {
-		if 2*f+1 < len(sums) && sums[2*f+1] > 0 {
-			m.set(name, sums[2*f]/sums[2*f+1])
+	for f := 0; 2*f+1 < len(sums); f++ {
+		if n := sums[2*f+1]; n > 0 {
+			m.Figures[objective.Figures[f]] = sums[2*f] / n
 		}
 	}
-	chosen, has := m.Figures[objective.Figures[objective.ChosenReward]]
-	rejected, both := m.Figures[objective.Figures[objective.RejectedReward]]
-	if _, pairs := m.Figures[objective.Figures[objective.Margins]]; has && both && !pairs { // of single answers
-		m.set(objective.Figures[objective.Margins], chosen-rejected)
+	chosen, has := m.Figures["rewards/chosen"]
+	if rejected, both := m.Figures["rewards/rejected"]; has && both { // also of single answers
+		m.Figures["rewards/margins"] = chosen - rejected
 	}
-}
-
-// split parts what a loss has shown from how experts were used.
-func split(all []core.Load) (loads []core.Load, figures []float64) {
-	if n := len(all); n > 0 && all[n-1].Block == core.Figures {
-		return all[:n-1], all[n-1].Rows
-	}
-	return all, nil
 }
 
 // answered is how the answers are that a step is trained on, in groups to one prompt each.
 func (m *Metrics) answered(all []*rollout, group int, kind string) {
-	var lengths, rewards, spreads []float64
-	cut := 0.0
-	for i, a := range all {
-		lengths = append(lengths, float64(a.own()))
-		if a.End != sample.EndStop {
-			cut++
-		}
-		if a.Reward != nil {
-			rewards = append(rewards, *a.Reward)
-		}
-		if i%group == group-1 {
-			var own []float64
-			for _, b := range all[i+1-group : i+1] {
-				if b.Reward != nil {
-					own = append(own, *b.Reward)
-				}
+	var lengths, cut, rewards, spreads, same []float64
+	for part := range slices.Chunk(all, group) {
+		was := len(rewards)
+		for _, a := range part {
+			lengths, cut = append(lengths, float64(a.own())), append(cut, number(a.End != sample.EndStop))
+			if a.Reward != nil {
+				rewards = append(rewards, *a.Reward)
 			}
-			if len(own) > 1 {
-				_, s := spread(own)
-				spreads = append(spreads, s)
-			}
+		}
+		if own := rewards[was:]; len(own) > 1 {
+			_, s := spread(own)
+			spreads, same = append(spreads, s), append(same, number(s == 0))
 		}
 	}
-	mean, _ := spread(lengths)
-	m.set("completions/mean_length", mean)
-	m.set("completions/min_length", slices.Min(lengths))
-	m.set("completions/max_length", slices.Max(lengths))
-	m.set("completions/clipped_ratio", cut/float64(len(all)))
-	if len(rewards) == 0 {
-		return
-	}
-	mean, s := spread(rewards)
-	m.set("reward", mean)
-	m.set("rewards/"+kind+"/mean", mean)
-	m.set("rewards/"+kind+"/std", s)
-	if len(spreads) > 0 {
-		mean, _ = spread(spreads)
-		m.set("reward_std", mean)
-		same := 0.0
-		for _, s := range spreads {
-			if s == 0 {
-				same++
+	m.Figures["completions/min_length"] = slices.Min(lengths)
+	m.Figures["completions/max_length"] = slices.Max(lengths)
+	for name, v := range map[string][]float64{"completions/mean_length": lengths, "completions/clipped_ratio": cut,
+		"reward": rewards, "rewards/" + kind + "/mean": rewards, "reward_std": spreads, "frac_reward_zero_std": same} {
+		if mean, s := spread(v); len(v) > 0 {
+			if m.Figures[name] = mean; name == "reward" {
+				m.Figures["rewards/"+kind+"/std"] = s
 			}
 		}
-		m.set("frac_reward_zero_std", same/float64(len(spreads)))
 	}
 }
+
+// number is 1 for true.
+func number(yes bool) float64 { return map[bool]float64{true: 1}[yes] }
 
 // spread is the mean of numbers, and their deviation as of a sample.
 func spread(v []float64) (mean, deviation float64) {

@@ -109,7 +109,7 @@ func TestAnswered(t *testing.T) {
 		}
 		all = append(all, a)
 	}
-	var m Metrics
+	m := Metrics{Figures: Figures{}}
 	m.answered(all, 2, "exact")
 	require.Equal(t, Figures{"reward": 2.6, "rewards/exact/mean": 2.6, "rewards/exact/std": math.Sqrt(2.3),
 		"reward_std": math.Sqrt2 / 2, "frac_reward_zero_std": 0.5, "completions/mean_length": 3.5, "completions/min_length": 1,
@@ -138,7 +138,7 @@ func TestFiguresAsColumns(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &back))
 	delete(m.Figures, "kl")
 	require.Equal(t, m, back)
-	m.Figures = nil
+	m.Figures = Figures{}
 	back = Metrics{}
 	text, err = json.Marshal(m)
 	require.NoError(t, err)
@@ -150,9 +150,9 @@ func TestFiguresAsColumns(t *testing.T) {
 func TestFiguresAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/json.md")
 	require.NoError(t, err)
-	var m Metrics
+	m := Metrics{Figures: Figures{}}
 	m.answered([]*rollout{{Reward: new(float64), Answer: []int32{1}}, {Reward: new(float64)}}, 2, "KIND")
-	for _, name := range append(slices.Sorted(maps.Keys(m.Figures)), objective.Figures[:]...) {
+	for _, name := range append(append(slices.Sorted(maps.Keys(m.Figures)), "rewards/margins"), objective.Figures...) {
 		require.Contains(t, string(page), fmt.Sprintf("| `%s` |", name))
 	}
 }

@@ -37,24 +37,21 @@ type Metrics struct {
 
 // finite replaces what JSON cannot hold.
 func finite(m Metrics) Metrics {
-	for _, f := range []*float64{&m.Loss, &m.GradNorm, &m.TokensSec, &m.MFU} {
-		if math.IsNaN(*f) || math.IsInf(*f, 0) {
-			*f = -1
-		}
+	all := []*float64{&m.Loss, &m.GradNorm, &m.TokensSec, &m.MFU}
+	if m.Drawn != nil {
+		d := *m.Drawn
+		m.Drawn, all = &d, append(all, &d.Gap)
 	}
-	if d := m.Drawn; d != nil && (math.IsNaN(d.Gap) || math.IsInf(d.Gap, 0)) {
-		m.Drawn = &DrawnGap{Gap: -1, Tokens: d.Tokens, Older: d.Older, Suspected: d.Suspected}
-	}
-	m.Scores = slices.Clone(m.Scores)
+	m.Scores, m.Products = slices.Clone(m.Scores), slices.Clone(m.Products)
 	for i := range m.Scores {
-		if x := &m.Scores[i]; math.IsNaN(x.Score) || math.IsInf(x.Score, 0) {
-			x.Score = -1
-		}
+		all = append(all, &m.Scores[i].Score)
 	}
-	m.Products = slices.Clone(m.Products)
 	for i := range m.Products {
-		if x := &m.Products[i]; math.IsNaN(x.Error) || math.IsInf(x.Error, 0) {
-			x.Error = -1
+		all = append(all, &m.Products[i].Error)
+	}
+	for _, x := range all {
+		if math.IsNaN(*x) || math.IsInf(*x, 0) {
+			*x = -1
 		}
 	}
 	return m

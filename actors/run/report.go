@@ -286,10 +286,7 @@ func (p *reporter) observe(m actors.Message) {
 	case core.TopicBroken:
 		p.say("! a connection broke %v; all are made anew", m.Err)
 	case core.TopicExperts:
-		var loads []core.Load
-		if loads, p.figures = split(core.Loads(m.Values)); len(loads) > 0 {
-			p.loads, p.loadsAt = loads, m.Step
-		}
+		p.counted(m)
 	case core.TopicFindings:
 		p.found(m)
 	case core.TopicMoved:
@@ -385,7 +382,7 @@ func (p *reporter) step(m actors.Message) {
 	}
 	line := Metrics{Step: m.Step, Loss: v.Loss, GradNorm: v.Norm, LR: v.LR, TokensSec: p.tokens / sec,
 		MFU: flops / sec / p.peak, DataWait: v.Wait / 1e9, PeakBytes: v.Peak, Scale: v.Scale, Skipped: v.Overflow,
-		Seconds: v.Time / 1e9, Slowest: v.Slowest, Pass: p.r.passes.at(m.Step)}
+		Seconds: v.Time / 1e9, Slowest: v.Slowest, Pass: p.r.passes.at(m.Step), Figures: Figures{}}
 	if p.loadsAt == m.Step {
 		line.Experts = used(p.loads)
 	}

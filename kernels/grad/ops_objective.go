@@ -1,6 +1,8 @@
 package grad
 
 import (
+	"slices"
+
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/objective"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -16,10 +18,10 @@ func init() {
 	opTokenNLL = &Op{Name: "token_nll", Kernel: kernels.TokenNLL, Args: 3, VJP: tokenNLLVJP}
 	opObjectiveBwd = &Op{Name: "objective_bwd", Kernel: kernels.ObjectiveBwd}
 	opContrastBwd = &Op{Name: "contrast_bwd", Kernel: kernels.ContrastBwd}
-	opContrast = &Op{Name: "contrast", Kernel: kernels.Contrast, VJP: contrastVJP}
+	opContrast = &Op{Name: "contrast", Kernel: kernels.Contrast, VJP: lossVJP(opContrastBwd)}
 	opDivergenceBwd = &Op{Name: "divergence_bwd", Kernel: kernels.DivergenceBwd}
-	opDivergence = &Op{Name: "divergence", Kernel: kernels.Divergence, VJP: divergenceVJP}
-	opObjective = &Op{Name: "objective", Kernel: kernels.Objective, VJP: objectiveVJP}
+	opDivergence = &Op{Name: "divergence", Kernel: kernels.Divergence, VJP: lossVJP(opDivergenceBwd)}
+	opObjective = &Op{Name: "objective", Kernel: kernels.Objective, VJP: lossVJP(opObjectiveBwd)}
 }
 
 // TokenNLL is minus the log-probability of each row's target, 0 where there is none. Shapes: x [t d], w [v
@@ -101,13 +103,15 @@ func (t *Tape) Observed(x, seq, weight, more *Value, l *objective.Loss, p object
 	t.observed.Need = false
 }
 
-func objectiveVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
-	g := make([]*Value, len(n.In))
-	if leg(0) {
-		g[0] = t.one(opObjectiveBwd, n.Attr, tensor.F32, n.In[0].Shape, Place{},
-			append(n.In[:5:5], t.to(dy[0], Place{}))...)
+// lossVJP is that of losses whose gradient is an operation on what they read, with the cotangent behind.
+func lossVJP(bwd *Op) func(*Tape, *Node, []*Value, func(int) bool) []*Value {
+	return func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, len(n.In))
+		if leg(0) {
+			g[0] = t.one(bwd, n.Attr, tensor.F32, n.In[0].Shape, Place{}, append(slices.Clone(n.In), t.to(dy[0], Place{}))...)
+		}
+		return g
 	}
-	return g
 }
 
 // Divergence is a loss of logits z [t v] beside a teacher's, of which every member has all: teacher [t v] in
@@ -115,15 +119,6 @@ func objectiveVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 func (t *Tape) Divergence(z, teacher, weight *Value, l *objective.Loss, p objective.Params) *Value {
 	return t.one(opDivergence, kernels.Attr{I: [4]int{l.Number()}}, tensor.F32, []int{1}, Place{}, t.undealt(z),
 		teacher, weight, t.Const("divergence", p.Vector()))
-}
-
-func divergenceVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
-	g := make([]*Value, len(n.In))
-	if leg(0) {
-		g[0] = t.one(opDivergenceBwd, n.Attr, tensor.F32, n.In[0].Shape, Place{},
-			append(n.In[:4:4], t.to(dy[0], Place{}))...)
-	}
-	return g
 }
 
 // Contrast is a loss over the vectors of sequences, of which every member has all rows x [t d]: seq [t] i32,
@@ -134,15 +129,6 @@ func (t *Tape) Contrast(x, seq, weight, more *Value, l *objective.Loss, p object
 	}
 	return t.one(opContrast, kernels.Attr{I: [4]int{l.Number()}}, tensor.F32, []int{1}, Place{}, x, seq, weight, more,
 		t.Const("contrast", p.Vector()))
-}
-
-func contrastVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
-	g := make([]*Value, len(n.In))
-	if leg(0) {
-		g[0] = t.one(opContrastBwd, n.Attr, tensor.F32, n.In[0].Shape, Place{},
-			append(n.In[:5:5], t.to(dy[0], Place{}))...)
-	}
-	return g
 }
 
 // PagedRows are rows of pool [p …] and of v [t …], which the same rank has: row at[i] of pool, or row

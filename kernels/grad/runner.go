@@ -128,20 +128,15 @@ func (f *Frame) release(slots []int) {
 }
 
 // Loss takes the loss out of the frame when F or B has ended; 0 for a stage without one, or if it comes with the other.
-func (f *Frame) Loss() float64 {
-	if v := f.numbers(f.Trace.LossOut); v != nil {
-		return float64(v[0])
-	}
-	return 0
-}
+func (f *Frame) Loss() float64 { return float64(f.numbers(f.Trace.LossOut)[0]) }
 
-// Observed takes what Tape.Observed has seen out of the frame when F has ended; nil where nothing is.
+// Observed takes what Tape.Observed has seen out of the frame when F has ended; a 0 where nothing is.
 func (f *Frame) Observed() []float32 { return f.numbers(f.Trace.Seen) }
 
-// numbers takes a list of numbers out of the frame, nil where it is not there.
+// numbers takes a list of numbers out of the frame, a 0 where it is not there.
 func (f *Frame) numbers(l *Value) []float32 {
 	if l == nil || f.slots[l.ID] == nil {
-		return nil
+		return []float32{0}
 	}
 	h := kernels.Host(f.backend, f.slots[l.ID])
 	v := slices.Clone(h.F32())

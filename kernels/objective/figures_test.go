@@ -2,6 +2,7 @@ package objective
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,16 +37,17 @@ func TestLook(t *testing.T) {
 		r.More[i*Columns+Advantage] = []float32{1, 1, -1, -1}[i]
 	}
 	p := Params{ClipLow: 0.15, ClipHigh: 0.2, KL: 0.1}
-	mean := func(kind string, f Figure) float64 {
+	mean := func(kind, figure string) float64 {
+		f := slices.Index(Figures, figure)
 		v := Lookup(kind).Look(&p, r)
 		return v[1+2*f] / v[2+2*f]
 	}
-	require.InDelta(t, 6.5/4, mean("grpo", Entropy), 1e-7)
-	require.InDelta(t, math.Exp(.5)-1.5, mean("grpo", KL), 1e-7)
-	require.Equal(t, []float64{.25, .25, .5}, []float64{mean("grpo", ClipLow), mean("grpo", ClipHigh), mean("grpo", ClipRegion)})
-	require.Zero(t, mean("gspo", ClipLow), "e^-0.15 is above 0.85")
-	require.True(t, math.IsNaN(mean("cispo", ClipHigh)))
-	require.InDelta(t, 6.5/4, mean("ppo", Entropy), 1e-7)
+	require.InDelta(t, 6.5/4, mean("grpo", "entropy"), 1e-7)
+	require.InDelta(t, math.Exp(.5)-1.5, mean("grpo", "kl"), 1e-7)
+	require.Equal(t, []float64{.25, .25, .5}, []float64{mean("grpo", "clip_ratio/low_mean"), mean("grpo", "clip_ratio/high_mean"), mean("grpo", "clip_ratio/region_mean")})
+	require.Zero(t, mean("gspo", "clip_ratio/low_mean"), "e^-0.15 is above 0.85")
+	require.True(t, math.IsNaN(mean("cispo", "clip_ratio/high_mean")))
+	require.InDelta(t, 6.5/4, mean("ppo", "entropy"), 1e-7)
 	before := Lookup("grpo").Of(&p, r, make([]float64, 5))
 	require.Equal(t, before, Lookup("grpo").Of(&p, r, make([]float64, 5)))
 }

@@ -1,5 +1,5 @@
 // Package tables makes tables in Parquet of what a run has written to its folder, for DuckDB, polars and
-// others: metrics, figures, experts, events, edges, actors, jobs and messages. docs/telemetry.md has their columns.
+// others: metrics, experts, events, edges, actors, jobs and messages. docs/telemetry.md has their columns.
 package tables
 
 import (
@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -37,7 +35,7 @@ type table struct {
 
 // all are the tables, in the order in which they are told.
 var all = []table{
-	{"metrics", made(metrics)}, {"figures", made(figures)}, {"experts", made(experts)}, {"events", made(events)}, {"edges", made(edges)},
+	{"metrics", made(metrics)}, {"experts", made(experts)}, {"events", made(events)}, {"edges", made(edges)},
 	{"actors", made(uses)}, {"jobs", made(jobs)}, {"messages", made(messages)},
 }
 
@@ -182,24 +180,6 @@ func metrics(dir string, row func(Metric) error) error {
 			}
 		}
 		return row(r)
-	})
-}
-
-// Figure is a row of figures.parquet: a column of a step that not every run has.
-type Figure struct {
-	Step  int64   `parquet:"step"`
-	Name  string  `parquet:"name,dict"`
-	Value float64 `parquet:"value"`
-}
-
-func figures(dir string, row func(Figure) error) error {
-	return lines(metricsFile(dir), func(m run.Metrics) error {
-		for _, name := range slices.Sorted(maps.Keys(m.Figures)) {
-			if err := row(Figure{m.Step, name, m.Figures[name]}); err != nil {
-				return err
-			}
-		}
-		return nil
 	})
 }
 

@@ -50,7 +50,8 @@ func night(t *testing.T) string {
 	})
 	write("metrics.jsonl", func(step int) []any {
 		m := run.Metrics{Step: int64(step), Loss: 2 + .02*float64(step%2), GradNorm: 1, TokensSec: 1000,
-			Seconds: 10, DataWait: .1, PeakBytes: 1 << 20, Scale: 1, Slowest: 2}
+			Seconds:  10,
+			DataWait: .1, PeakBytes: 1 << 20, Scale: 1, Slowest: 2}
 		if late(step) {
 			m.TokensSec = 650
 		}
@@ -64,7 +65,6 @@ func night(t *testing.T) string {
 			m.Loss, m.Skipped = -1, true
 		}
 		if step == 1 {
-			m.Figures = run.Figures{"kl": .5, "rewards/chosen": 2}
 			m.Experts = []run.ExpertUse{{Block: 3, Rows: []float64{5, 7}, Dropped: 1, Entropy: .5}}
 		}
 		return []any{m}
@@ -119,14 +119,13 @@ func TestTables(t *testing.T) {
 	for _, m := range made {
 		counts[m.Name] = m.Rows
 	}
-	require.Equal(t, map[string]int64{"metrics": 2880, "figures": 2, "experts": 2, "events": 19, "edges": 5760,
+	require.Equal(t, map[string]int64{"metrics": 2880, "experts": 2, "events": 19, "edges": 5760,
 		"actors": 2880, "jobs": 1,
 		"messages": 0}, counts)
 	steps := rows[Metric](t, out, "metrics")
 	require.Equal(t, 9., *steps[1699].Loss)
 	require.Nil(t, steps[1499].Loss, "it was no number")
 	require.True(t, steps[1499].Skipped)
-	require.Equal(t, []Figure{{1, "kl", .5}, {1, "rewards/chosen", 2}}, rows[Figure](t, out, "figures"))
 	require.Equal(t, []Expert{{1, 3, 0, 5, 1, .5}, {1, 3, 1, 7, 1, .5}}, rows[Expert](t, out, "experts"))
 	e := rows[Edge](t, out, "edges")[5759]
 	require.Equal(t, Edge{time.Date(2026, 3, 2, 6, 0, 0, 0, time.UTC), 10, 2880, "rank1", "rank2", 8, 800,

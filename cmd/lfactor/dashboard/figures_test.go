@@ -94,3 +94,23 @@ func TestPageSmooth(t *testing.T) {
 		}
 	}
 }
+
+// TestFigureColumns: columns that begin in the middle of a run are curves, with nothing where a step has none, in points of
+// one step and of many; a name that JSON would have to escape is none.
+func TestFigureColumns(t *testing.T) {
+	s := newSeries()
+	for n := range 200 {
+		m := run.Metrics{Step: int64(n + 1), Seconds: 1}
+		if n >= 130 && n != 199 {
+			m.Figures = run.Figures{"kl": float64(n), `a"b`: 1}
+		}
+		s.add(&m)
+	}
+	require.Equal(t, 1, s.life, "what was shown before is asked for again")
+	require.Contains(t, string(s.window(nil, 129, 132, 10)), `"kl":[null,null,130,131],"newest"`)
+	require.Contains(t, string(s.window(nil, 1, 200, 2)), `"kl":[null,[164,130,198]],"newest"`)
+	require.Contains(t, string(s.window(nil, 1, 200, 2)), `"kl":null}}`)
+	require.NotContains(t, s.name, `a"b`)
+	s.add(&run.Metrics{Step: 150, Seconds: 1})
+	require.Contains(t, string(s.window(nil, 149, 150, 2)), `"kl":[148,null],"newest"`)
+}

@@ -1,7 +1,9 @@
 package dashboard
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 
@@ -39,11 +41,15 @@ type series struct {
 	step []int64
 	cols [][]float32
 	sums [][]summed // of each full block of a column
+	name []string   // of a column: those of curves, and of figures as they came
 	life int        // how often it began anew
 }
 
 // block is how many steps are summed up, so that a window of many is drawn from few.
 const block = 64
+
+// namesMost bounds the columns of a run.
+const namesMost = 256
 
 // summed is a stretch of a column without its NaNs.
 type summed struct {
@@ -83,7 +89,11 @@ func (s *series) over(c, from, to int) summed {
 }
 
 func newSeries() *series {
-	return &series{cols: make([][]float32, len(curves)), sums: make([][]summed, len(curves))}
+	s := &series{cols: make([][]float32, len(curves)), sums: make([][]summed, len(curves))}
+	for _, c := range curves {
+		s.name = append(s.name, c.name)
+	}
+	return s
 }
 
 // reset begins anew, as after steps that are taken again.
@@ -104,9 +114,20 @@ func (s *series) add(m *run.Metrics) {
 		}
 	}
 	s.step = append(s.step, m.Step)
-	for i, c := range curves {
-		v := c.of(m)
-		if v == -1 && i < 5 { // what JSON cannot hold
+	for _, name := range slices.Sorted(maps.Keys(m.Figures)) {
+		if n := len(s.step) - 1; !slices.Contains(s.name, name) && strconv.Quote(name) == `"`+name+`"` && len(s.name) < namesMost {
+			s.name, s.life = append(s.name, name), s.life+1 // the steps before have none
+			s.cols = append(s.cols, slices.Repeat([]float32{float32(math.NaN())}, n))
+			s.sums = append(s.sums, slices.Repeat([]summed{sumOf(nil)}, n/block))
+		}
+	}
+	for i, name := range s.name {
+		v, has := m.Figures[name]
+		if i < len(curves) {
+			v = curves[i].of(m)
+			has = v != -1 || i >= 5 // what JSON cannot hold
+		}
+		if !has {
 			v = math.NaN()
 		}
 		s.cols[i] = append(s.cols[i], float32(v))
@@ -140,9 +161,9 @@ func (s *series) window(b []byte, from, to int64, n int) []byte {
 		b = strconv.AppendInt(b, s.step[min(k+width, j)-1], 10)
 	}
 	b = append(b, ']')
-	for c := range curves {
+	for c := range s.cols {
 		b = append(b, `,"`...)
-		b = append(b, curves[c].name...)
+		b = append(b, s.name[c]...)
 		b = append(b, `":[`...)
 		b = s.points(b, c, i, j, width)
 		b = append(b, ']')
@@ -156,8 +177,8 @@ func (s *series) newest(b []byte, k int) []byte {
 		return append(b, "null"...)
 	}
 	b = strconv.AppendInt(append(b, `{"step":`...), s.step[k], 10)
-	for c := range curves {
-		b = append(append(append(b, `,"`...), curves[c].name...), `":`...)
+	for c := range s.cols {
+		b = append(append(append(b, `,"`...), s.name[c]...), `":`...)
 		b = number(b, s.cols[c][k])
 	}
 	return append(b, '}')

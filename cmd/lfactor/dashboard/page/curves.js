@@ -9,6 +9,11 @@ const charts = [
 const rare = new Set(["drawn_gap"]); // not drawn where no run has any
 const smoothed = new Set(["loss", "grad_norm"]); // what a step's samples make noisy; rates, counts and memory are what they are
 const points = 1200;
+const known = new Set([...charts.map(([key]) => key), "slowest", "step", "evals", "zoom"]);
+const groups = { rewards: "Rewards", reward: "Rewards", logps: "Log-probabilities of answers", clip_ratio: "Clipped tokens", completions: "Answers" };
+// further are the columns that some of the runs have beside those, by group: what their objective has shown.
+const further = (all) => [...new Set(all.flatMap((d) => Object.keys(d).filter((k) => Array.isArray(d[k]) && !known.has(k))))]
+  .map((k) => [groups[k.split("/")[0].split("_std")[0]] ?? "Objective", k]).sort().map(([group, k]) => [k, k, si, false, group]);
 
 // wide is the room of an axis' numbers.
 const wide = (u, values) => Math.max(62, 20 + 7 * Math.max(0, ...(values ?? []).map((v) => v.length)));
@@ -37,12 +42,13 @@ export class Curves {
   unmount() { this.watcher?.disconnect(); this.plots.forEach((p) => p.u?.destroy()); this.plots = []; }
   build() {
     this.plots.forEach((p) => p.u?.destroy());
-    this.plots = charts.map(([key, title, format, wide]) => {
+    this.more = further([...this.data.values()]);
+    this.plots = [...charts, ...this.more].map(([key, title, format, wide, group]) => {
       const read = el("span", { class: "read" });
       const box = el("div", { role: "img", "aria-label": title });
-      return { key, title, format, read, box, node: el("section", { class: "panel chart" + (wide ? " wide" : "") }, el("div", { class: "head" }, el("h3", {}, title), read), box), wide };
+      return { key, title, format, read, box, group, node: el("section", { class: "panel chart" + (wide ? " wide" : "") }, el("div", { class: "head" }, el("h3", {}, title), read), box), wide };
     });
-    this.grid.replaceChildren(...this.plots.map((p) => p.node));
+    this.grid.replaceChildren(...this.plots.flatMap((p, i) => p.group && p.group !== this.plots[i - 1].group ? [el("h2", { class: "wide" }, p.group), p.node] : [p.node]));
   }
   async load() {
     try {
@@ -82,17 +88,18 @@ export class Curves {
     const ids = this.app.shown.filter((id) => this.data.has(id));
     this.show(ids.includes(this.app.main) ? this.app.main : ids[0]); // whose place in the list is framed
     this.range.textContent = this.zoom ? `steps ${Math.floor(this.zoom[0])} to ${Math.ceil(this.zoom[1])}` : "";
+    if (String(further([...this.data.values()])) !== String(this.more)) this.build();
     for (const p of this.plots) this.chart(p, ids);
   }
   chart(p, ids) {
-    if (rare.has(p.key)) {
-      const any = ids.some((id) => this.data.get(id)[p.key].some((x) => x !== null));
+    if (rare.has(p.key) || p.group) {
+      const any = ids.some((id) => this.data.get(id)[p.key]?.some((x) => x !== null));
       p.node.style.display = any ? "" : "none";
       if (!any) return;
     }
     const tables = [], series = [{}], bands = [];
     for (const id of ids) {
-      const d = this.data.get(id), c = colours[id % colours.length], v = d[p.key];
+      const d = this.data.get(id), c = colours[id % colours.length], v = d[p.key] ?? d.step.map(() => null);
       const many = d.width > 1;
       const mean = v.map((x) => x === null ? null : many ? x[0] : x);
       const drawn = this.tau > 0 && smoothed.has(p.key);
