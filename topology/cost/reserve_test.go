@@ -13,7 +13,7 @@ import (
 // published card offers less than it is sold with.
 func TestReserve(t *testing.T) {
 	sold := map[string]float64{"a100": 80, "a100-2021": 80, "a800": 80, "h100": 80, "h800": 80, "h200": 141,
-		"b200": 180, "gb200": 186, "mi300x": 192}
+		"b200": 180, "gb200": 186, "mi300x": 192, "mi325x": 256, "mi355x": 288, "h20": 96, "gb300": 279}
 	for name, gib := range sold {
 		text, err := configs.ClusterFile(name)
 		require.NoError(t, err)
