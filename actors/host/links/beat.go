@@ -26,6 +26,9 @@ const (
 	// lastNews is how long a process that ends waits for the last that others say, and for them to take its
 	// own, if their connections stay open. One that is not there any more, or stopped, closes none.
 	lastNews = 2 * time.Second
+	// lastWord is how long a process that has said its last to process 0 may be silent: it closes its connections
+	// and its devices, and says what ended it, before it is gone.
+	lastWord = 10 * time.Second
 )
 
 // beating is the place of an actor in the hello of a connection that carries beats.
@@ -237,6 +240,7 @@ func (l *Links) listen(c net.Conn, proc int, life uint32) {
 		l.heard(proc, life, false)
 		switch kind {
 		case lastFrame:
+			l.ending(proc, life)
 			return
 		case newsFrame:
 			err = takeNews(r, func(text []byte) {
@@ -306,6 +310,15 @@ func (l *Links) heard(proc int, life uint32, first bool) {
 		l.pulses[proc] = &pulse{life: life, last: now}
 	case p.life == life:
 		p.gap, p.last = max(p.gap, now.Sub(p.last)), now
+	}
+}
+
+// ending gives a process that has said its last the time to end by itself.
+func (l *Links) ending(proc int, life uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.pulses[proc]; p.life == life {
+		p.last = time.Now().Add(lastWord)
 	}
 }
 

@@ -1,6 +1,7 @@
 package links
 
 import (
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -61,4 +62,22 @@ func TestLastNews(t *testing.T) {
 	leader.Close()
 	require.EqualValues(t, 1+parts, told.Load())
 	require.Equal(t, told.Load(), heard.Load())
+}
+
+// TestLastWord: a process that has said its last is not taken for silent while it closes what it has, and is where
+// it does not end then; a later life of it is not held to what the one before has said.
+func TestLastWord(t *testing.T) {
+	l := New(nil, 0, 0, [32]byte{}, nil)
+	leader, worker := net.Pipe()
+	go func() {
+		_, _ = worker.Write([]byte{lastFrame})
+		worker.Close()
+	}()
+	began := time.Now()
+	l.listen(leader, 1, 3)
+	require.Empty(t, l.quiet(began.Add(lastWord), 0))
+	require.Len(t, l.quiet(time.Now().Add(lastWord+silentMost), 0), 1)
+	l.heard(1, 4, true)
+	l.ending(1, 3)
+	require.Len(t, l.quiet(time.Now().Add(silentMost), 0), 1)
 }
