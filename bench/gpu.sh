@@ -132,6 +132,7 @@ conformance() {
     [ "$code" -le $worst ] || worst=$code
   done
   say "$name: $(grep -acE '^visit: .* ok' "$logs/$name") operations passed, $(grep -acE '^visit: .*(FAILED|HANGS|LOST)' "$logs/$name") did not"
+  say "$name: calls on the processor: $(sed -nE 's/^visit: (\S+) ok .*, ([0-9]+ of [0-9]+) calls on the processor/\1 \2/p' "$logs/$name" | paste -sd,)"
   ended "$name" $worst $((SECONDS - began)) '^visit: .* ok|SKIP|skipped'
 }
 
@@ -173,6 +174,7 @@ run() {
   part device 10 . nvidia-smi
   part doctor 20 'cuda|cuDNN|NCCL|products|attention' "$programs/lfactor" doctor
   conformance conformance 150 TestHardware
+  part lean 20 . "$programs/cuda.test" -test.run '^TestHardwareLean$' -test.v
   conformance libraries 90 TestHardwareLibraries
   part nccl 20 . "$programs/cuda.test" -test.run '^TestHardwareExchange$' -test.v
   part repeats 40 . "$programs/cuda.test" -test.run '^TestRepeats$' -test.v -hardware

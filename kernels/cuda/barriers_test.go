@@ -20,7 +20,14 @@ import (
 func TestPlantedBarriers(t *testing.T) {
 	d, e := emulated(t, 0, strict)
 	b := kernelstest.Carried(t, d, tensor.NewPool("device", 0).In(d))
+	e.Set(t, "card", fewest, 0)
+	small, _ := emulated(t, 0, strict)
+	e.Set(t, "card", 0, 0)
+	onSmall := kernelstest.Carried(t, small, tensor.NewPool("small", 0).In(small))
 	all := barrierCalls()
+	for _, name := range []string{"attention_256", "attention_bwd_256"} {
+		all[leans+name] = all[name]
+	}
 	for _, name := range []string{"linear", "linear_dx", "linear_dw"} {
 		all[hoppers+name] = all[name]
 	}
@@ -29,6 +36,10 @@ func TestPlantedBarriers(t *testing.T) {
 	for name, c := range all {
 		t.Run(name, func(t *testing.T) {
 			hopperColumns = usual
+			b := b
+			if strings.HasPrefix(name, leans) {
+				b = onSmall
+			}
 			barrier := barrierOf[c.Op]
 			if strings.HasPrefix(name, hoppers) {
 				hopperColumns, barrier = 1, 1
@@ -63,6 +74,9 @@ func TestPlantedBarriers(t *testing.T) {
 // hoppers begins the names of products that Hopper's kernels are to take, whose first barrier is that of
 // the first stage.
 const hoppers = "hopper_"
+
+// leans begins the names of attention that kernels for little shared memory are to take.
+const leans = "lean_"
 
 // barrierOf is the barrier that is left out: the one behind which a tile or a sorted run is read.
 var barrierOf = map[kernels.Op]int64{kernels.Linear: 1, kernels.LinearDX: 2, kernels.LinearDW: 1,

@@ -29,7 +29,7 @@ type device struct {
 	calls    Calls   // who calls the driver in this device's stead; nil for itself
 
 	mu        sync.Mutex
-	functions map[string]uintptr
+	functions map[string]function
 
 	waiting waiting
 	words   []uint64 // of a launch of many tensors
@@ -47,7 +47,7 @@ func (l *Library) open(index int) (*device, error) {
 		return nil, fmt.Errorf("there is no device cuda:%d; the driver has %d (CUDA_VISIBLE_DEVICES hides others)",
 			index, n)
 	}
-	d := &device{lib: l, functions: map[string]uintptr{}}
+	d := &device{lib: l, functions: map[string]function{}}
 	d.sequence.d = d
 	if d.info, err = l.Describe(index); err != nil {
 		return nil, err
@@ -213,37 +213,63 @@ func (d *device) Close() {
 	d.sequence.Close()
 }
 
-// defaultShared is the shared memory that a block may have without asking for more.
+// function is a kernel: bytes of shared memory that its blocks have of their own, and words of its parameter, 0 where
+// the driver does not tell.
+type function struct {
+	f             uintptr
+	static, words int
+}
+
+// Attributes of a kernel, as the driver numbers them: shared memory of its own, and how much more a launch may ask for.
+const (
+	funcStatic  = 1
+	funcDynamic = 8
+)
+
+// defaultShared is the shared memory that a block may have where nobody has raised it.
 const defaultShared = 48 << 10
 
-// function finds a kernel whose parameter has so many words.
-func (d *device) function(name string, words int) (f uintptr, err error) {
+// room is the shared memory that a block may have; other bindings do not raise it.
+func (d *device) room() int {
+	if d.calls != nil {
+		return defaultShared
+	}
+	return d.info.SharedMemory
+}
+
+// function finds a kernel, and lets its launches ask for all the shared memory that the device has for a block.
+func (d *device) function(name string) (f function, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if f = d.functions[name]; f != 0 {
+	if f = d.functions[name]; f.f != 0 {
 		return f, nil
 	}
 	n := append([]byte(name), 0)
-	if err := d.lib.call("cuModuleGetFunction "+name, d.lib.function, uintptr(unsafe.Pointer(&f)),
-		d.module, uintptr(unsafe.Pointer(&n[0]))); err != nil {
-		return 0, err
+	var static int32
+	var at, size uintptr
+	if err = d.lib.call("cuModuleGetFunction "+name, d.lib.function, uintptr(unsafe.Pointer(&f.f)), d.module,
+		uintptr(unsafe.Pointer(&n[0]))); err != nil {
+		return f, err
+	}
+	if err = d.lib.call("cuFuncGetAttribute "+name, d.lib.funcAsk, uintptr(unsafe.Pointer(&static)), funcStatic,
+		f.f); err != nil {
+		return f, err
+	}
+	f.static = int(static)
+	if err = d.lib.call("cuFuncSetAttribute "+name, d.lib.funcAttribute, f.f, funcDynamic,
+		uintptr(d.info.SharedMemory-f.static)); err != nil {
+		return f, err
 	}
 	if d.lib.parameters != 0 {
-		var at, size uintptr
-		if err := d.lib.call("cuFuncGetParamInfo "+name, d.lib.parameters, f, 0,
-			uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&size))); err != nil {
-			return 0, err
+		if err = d.lib.call("cuFuncGetParamInfo "+name, d.lib.parameters, f.f, 0, uintptr(unsafe.Pointer(&at)),
+			uintptr(unsafe.Pointer(&size))); err != nil {
+			return f, err
 		}
-		if int(size) != 8*words {
-			panic(fmt.Sprintf("cuda: kernel %s is launched with %d words and has %d", name, words, size/8))
-		}
+		f.words = int(size) / 8
 	}
 	d.functions[name] = f
 	return f, nil
 }
-
-// funcSharedMemory is the attribute of a kernel that raises defaultShared.
-const funcSharedMemory = 8
 
 // grid is how a kernel is launched: blocks along three axes, threads and bytes of shared memory of each.
 type grid struct {
@@ -257,22 +283,18 @@ func (d *device) launch(name string, g grid, args []uint64) error {
 		return d.calls.Launch(name, [3]int{g.x, max(g.y, 1), max(g.z, 1)}, g.threads, g.shared, args)
 	}
 	return d.do(func() error {
-		f, err := d.function(name, len(args))
+		f, err := d.function(name)
 		if err != nil {
 			return err
 		}
-		if g.shared > defaultShared {
-			if err := d.lib.call("cuFuncSetAttribute "+name, d.lib.funcAttribute, f, funcSharedMemory,
-				uintptr(g.shared)); err != nil {
-				return err
-			}
+		if f.words != 0 && f.words != len(args) {
+			panic(fmt.Sprintf("cuda: kernel %s is launched with %d words and has %d", name, len(args), f.words))
 		}
 		var pin runtime.Pinner // the list of parameters points to the parameter
 		defer pin.Unpin()
 		pin.Pin(&args[0])
 		params := [1]unsafe.Pointer{unsafe.Pointer(&args[0])}
-		return d.lib.call("cuLaunchKernel "+name, d.lib.launch, f, uintptr(g.x), uintptr(max(g.y, 1)),
-			uintptr(max(g.z, 1)),
-			uintptr(g.threads), 1, 1, uintptr(g.shared), d.stream, uintptr(unsafe.Pointer(&params[0])), 0)
+		return d.lib.call("cuLaunchKernel "+name, d.lib.launch, f.f, uintptr(g.x), uintptr(max(g.y, 1)),
+			uintptr(max(g.z, 1)), uintptr(g.threads), 1, 1, uintptr(g.shared), d.stream, uintptr(unsafe.Pointer(&params[0])), 0)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/accel"
+	"github.com/lfactor/lfactor/kernels/kernelstest"
 	"github.com/lfactor/lfactor/kernels/ref"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -49,10 +51,24 @@ func hardware(t testing.TB) *accel.Device {
 // operation. What has no kernel there is on the processor by design and is not of this test.
 func TestHardware(t *testing.T) {
 	l := driver(t)
-	d, err := l.New(0, Settings{Absent: lenient})
+	left, absent := newTally()
+	d, err := l.New(0, Settings{Absent: absent})
 	require.NoError(t, err)
-	visit(t, d)
+	visit(t, d, left)
 }
+
+// TestHardwareLean: attention by the kernels for devices whose blocks have little shared memory, on the machine's own.
+func TestHardwareLean(t *testing.T) {
+	own, err := driver(t).open(0)
+	require.NoError(t, err)
+	own.info.SharedMemory = cards[fewest].shared
+	d := accel.New(own, own, strict)
+	wide := func(name string) bool { return strings.Contains(name, "d256") }
+	kernelstest.Part{Only: wide, Has: ofAttention}.Run(t, kernelstest.Carried(t, d, tensor.NewPool("device", 0).In(d)))
+	require.NoError(t, d.Close())
+}
+
+func ofAttention(op kernels.Op) bool { return op == kernels.Attention || op == kernels.AttentionBwd }
 
 // TestHardwareLibraries: the same with products and attention by NVIDIA's libraries, where the machine has them.
 func TestHardwareLibraries(t *testing.T) {
@@ -64,11 +80,12 @@ func TestHardwareLibraries(t *testing.T) {
 	if products == nil && attentions == nil {
 		t.Skipf("skipped: %s; %s", describeProducts(), describeAttentions())
 	}
-	d, err := l.New(0, Settings{Absent: lenient, Products: products, Attentions: attentions})
+	left, absent := newTally()
+	d, err := l.New(0, Settings{Absent: absent, Products: products, Attentions: attentions})
 	require.NoError(t, err)
 	t.Log(d.Name())
 	t.Run("repeats", func(t *testing.T) { attentionsRepeat(t, d) })
-	visit(t, d)
+	visit(t, d, left)
 }
 
 // attentionsRepeat: attention by the library gives the same bits twice.

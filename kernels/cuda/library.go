@@ -32,7 +32,7 @@ type Library struct {
 	deviceCount, deviceGet, deviceName, deviceAttribute, deviceTotal, deviceUUID, deviceBus, reaches, retain, setCurrent, peer,
 	memInfo, alloc, free, pinned, unpin, newStream, endStream, syncStream, newEvent, endEvent, record,
 	syncEvent, waitEvent, queryEvent, elapsed,
-	upload, download, move, clear, load, function, funcAttribute, launch, errorName uintptr
+	upload, download, move, clear, load, function, funcAsk, funcAttribute, launch, errorName uintptr
 	parameters uintptr // 0 before CUDA 12.4
 }
 
@@ -55,8 +55,8 @@ func (l *Library) symbols() map[string]*uintptr {
 		"cuMemcpyHtoDAsync_v2": &l.upload,
 		"cuMemcpyDtoHAsync_v2": &l.download, "cuMemcpyAsync": &l.move,
 		"cuMemsetD8Async": &l.clear, "cuModuleLoadData": &l.load, "cuModuleGetFunction": &l.function,
-		"cuFuncSetAttribute": &l.funcAttribute,
-		"cuLaunchKernel":     &l.launch, "cuGetErrorName": &l.errorName,
+		"cuFuncGetAttribute": &l.funcAsk, "cuFuncSetAttribute": &l.funcAttribute,
+		"cuLaunchKernel": &l.launch, "cuGetErrorName": &l.errorName,
 	}
 }
 
@@ -176,6 +176,7 @@ var remedies = map[int]string{
 	222: "the driver is older than the kernels' code for devices it does not know; update NVIDIA's driver",
 	209: "there is no code for this device: sm_80 and later are supported",
 	214: "an uncorrectable error of the device's memory; the run goes back to what was saved",
+	701: "a block of a kernel has more registers or shared memory than the device; this is a mistake of the program's",
 	719: "a kernel failed; the device is lost to this process, and the run goes back to what was saved",
 }
 

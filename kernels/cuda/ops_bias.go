@@ -17,7 +17,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 			return
 		}
 		shared := (attnOwn+attnOther)*(a.d+1) + attnOther*a.e + attnOwn*attnOther
-		x.attend("attention_bias"+width, x.ownRows(a.t, a.h, shared), a)
+		x.attend("attention_bias"+width, ownRows(a.t, a.h, shared), a)
 	},
 	kernels.AttentionBiasBwd: (*issue).biasBwd,
 	kernels.AttentionPeak:    (*issue).peak,
@@ -45,12 +45,8 @@ func (x *issue) biasWidth(a attention) string {
 }
 
 // ownRows is a grid of blocks that own rows of each head, with so many numbers of shared memory.
-func (x *issue) ownRows(rows, heads, shared int) grid {
-	g := grid{x: parts(rows, attnOwn), y: heads, threads: attnThreads, shared: 4 * shared}
-	if g.shared > x.d.info.SharedMemory {
-		x.absent = true
-	}
-	return g
+func ownRows(rows, heads, shared int) grid {
+	return grid{x: parts(rows, attnOwn), y: heads, threads: attnThreads, shared: 4 * shared}
 }
 
 // biasChunk are the queries of a block that adds up gradients of a bias, as attention_bwd.cu has it.
@@ -60,17 +56,15 @@ func (x *issue) biasBwd() {
 	a := x.biased(x.in(1), x.in(2), x.in(3), 6)
 	a.dout, a.o, a.lse, a.dq, a.dk, a.dv = x.in(0), x.in(4), x.in(5), x.out(0), x.out(1), x.out(2)
 	width := x.biasWidth(a)
-	rows := (attnOwn + attnOther) * (a.d + a.e + 2)
-	queries := x.ownRows(a.t, a.h, rows+attnOwn*attnOther)
-	keys := x.ownRows(a.s, a.g, rows+2*attnOwn*attnOther)
 	if x.absent {
 		return
 	}
+	shared := (attnOwn+attnOther)*(a.d+a.e+2) + attnOwn*attnOther
 	a.delta = x.work(a.t*a.h, 4)
 	a.deltaOut = a.delta
 	x.attend("attention_delta", grid{x: parts(a.t*a.h, attnThreads/32), threads: attnThreads}, a)
-	x.attend("attention_dq_bias"+width, queries, a)
-	x.attend("attention_dkv_bias"+width, keys, a)
+	x.attend("attention_dq_bias"+width, ownRows(a.t, a.h, shared), a)
+	x.attend("attention_dkv_bias"+width, ownRows(a.s, a.g, shared), a)
 	a.dbias, a.chunks = x.out(3), parts(a.t, biasChunk)
 	if n := a.bias.Len(); n > 0 {
 		a.deltaOut = x.work(n*a.chunks, 4)
@@ -89,7 +83,7 @@ func (x *issue) peak() {
 	if a.t == 0 || a.h == 0 {
 		return
 	}
-	name, g := "attention_peak", x.ownRows(a.t, a.h, (attnOwn+attnOther)*(a.d+1))
+	name, g := "attention_peak", ownRows(a.t, a.h, (attnOwn+attnOther)*(a.d+1))
 	if q.DType.Size() == 2 {
 		width := x.attentionWidth(a.d, 0)
 		w := map[string]int{"_64": 64, "_128": 128, "_256": 256}[width]

@@ -55,14 +55,9 @@ const (
 	deltaWork   = 256 << 20 // bytes of states of the sequences that are carried back at once
 )
 
-// blocks is a block for each value head of the sequences from the first on. It is absent where a state
-// does not fit into a block.
-func (x *issue) blocks(a delta, sequences, vectors int) grid {
-	g := grid{x: sequences, y: a.n, threads: rowwise(1, max(a.d, a.e)).threads, shared: 4 * (a.d*a.e + vectors)}
-	if g.shared > x.d.info.SharedMemory {
-		x.absent = true
-	}
-	return g
+// blocks is a block for each value head of the sequences from the first on, which has a state of each.
+func (a delta) blocks(sequences, vectors int) grid {
+	return grid{x: sequences, y: a.n, threads: rowwise(1, max(a.d, a.e)).threads, shared: 4 * (a.d*a.e + vectors)}
 }
 
 // outside puts zeros into the rows of a tensor that no sequence has.
@@ -76,13 +71,9 @@ func (x *issue) deltaRule() {
 	q, v, cu := x.in(0), x.in(2), x.in(5)
 	a := delta{q: q, k: x.in(1), v: v, g: x.in(3), beta: x.in(4), cu: cu, o: x.out(0), h: q.Shape[1],
 		n: v.Shape[1], d: lastDim(q), e: lastDim(v)}
-	g := x.blocks(a, cu.Len()-1, 2*a.d)
-	if x.absent {
-		return
-	}
 	x.outside(cu, x.out(0))
 	if a.n > 0 {
-		x.delta(typed("delta_rule", q), g, a)
+		x.delta(typed("delta_rule", q), a.blocks(cu.Len()-1, 2*a.d), a)
 	}
 }
 
@@ -92,10 +83,7 @@ func (x *issue) deltaRuleBwd() {
 		dg: x.out(3), dbeta: x.out(4), h: q.Shape[1], n: v.Shape[1], d: lastDim(q), e: lastDim(v)}
 	t, c, size := q.Shape[0], cu.Len()-1, 4*a.d*a.e
 	some := max(1, min(c, deltaWork/max(1, deltaTokens*size*a.n)))
-	g := x.blocks(a, some, 4*a.d+3*a.e)
-	if x.absent {
-		return
-	}
+	g := a.blocks(some, 4*a.d+3*a.e)
 	a.start, a.old = x.work((t/deltaTokens+c+1)*a.n, size), x.work(some*a.n*deltaTokens, size)
 	a.dq, a.dk = x.work(t*a.n*a.d, 4), x.work(t*a.n*a.d, 4)
 	for _, y := range []*tensor.Tensor{x.out(2), x.out(3), x.out(4)} {

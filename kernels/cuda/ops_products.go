@@ -334,7 +334,7 @@ func (x *issue) attention(a attention) {
 		x.attendTensorCores("attention_tc", width, a)
 	default:
 		shared := (attnOwn+attnOther)*(a.d+1) + attnOther*a.e + attnOwn*attnOther
-		x.attend("attention"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads, shared: 4 * shared}, a)
+		x.attend("attention"+width, ownRows(a.t, a.h, shared), a)
 	}
 }
 
@@ -351,6 +351,10 @@ var tensorTiles = map[string]tensorTile{
 	"attention_dk_tc_256": {1, 32}, "attention_dv_tc_256": {1, 32},
 }
 
+// lean are the tiles of kernels for heads of more than 128 on devices whose blocks have too little shared memory for
+// those above: masks or not, and in the backward a tile at a time.
+var lean = tensorTile{1, 16}
+
 // attendTensorCores launches one of these kernels. A block holds own rows of one operand, in the backward of
 // two, and two tiles of two operands on their way; where own rows are keys also what each query has once.
 func (x *issue) attendTensorCores(name, width string, a attention) {
@@ -359,18 +363,30 @@ func (x *issue) attendTensorCores(name, width string, a attention) {
 	if at := x.c.Attr; a.blocks != nil || a.near != nil || at.F[1] != 0 || at.F[0] <= 0 {
 		name, tile = name+"_masked", tensorTile{1, 32}
 	}
-	w := map[string]int{"_64": 64, "_128": 128, "_256": 256}[width]
-	own, rows, heads, once := 64*tile.sixteens, a.t, a.h, 0
-	g := grid{x: parts(rows, own), y: heads, threads: 128}
-	if a.dout != nil && !strings.HasPrefix(name, "attention_dq") {
-		g.x, g.y, once = parts(a.s, own), a.g, 4*tile.tile
+	g := tensorGrid(name, width, tile, a)
+	if width == "_256" && !x.fits(typed(name, a.q), g.shared) {
+		name = strings.Replace(name, width, width+"_lean", 1)
+		g = tensorGrid(name, width, lean, a)
 	}
-	held := own
+	x.attend(name, g, a)
+}
+
+// tensorGrid is the grid of one of these kernels.
+func tensorGrid(name, width string, tile tensorTile, a attention) grid {
+	w := map[string]int{"_64": 64, "_128": 128, "_256": 256}[width]
+	own, held, tiles, once := 64*tile.sixteens, 64*tile.sixteens, 4, 0
+	g := grid{x: parts(a.t, own), y: a.h, threads: 128}
 	if a.dout != nil {
 		held *= 2
+		if tile == lean {
+			tiles = 2
+		}
+		if !strings.HasPrefix(name, "attention_dq") {
+			g.x, g.y, once = parts(a.s, own), a.g, tiles*tile.tile
+		}
 	}
-	g.shared = 2*(held+4*tile.tile)*(w+8) + 4*once
-	x.attend(name, g, a)
+	g.shared = 2*(held+tiles*tile.tile)*(w+8) + 4*once
+	return g
 }
 
 func (x *issue) attentionBwd(a attention) {
@@ -406,11 +422,9 @@ func (x *issue) attentionBwd(a attention) {
 	a.delta = x.work(a.t*a.h, 4)
 	a.deltaOut = a.delta
 	x.attend("attention_delta", of, a)
-	rows := (attnOwn + attnOther) * (a.d + a.e + 2)
-	x.attend("attention_dq"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads,
-		shared: 4 * (rows + attnOwn*attnOther)}, a)
-	x.attend("attention_dkv"+width, grid{x: parts(a.s, attnOwn), y: a.g, threads: attnThreads,
-		shared: 4 * (rows + 2*attnOwn*attnOther)}, a)
+	shared := (attnOwn+attnOther)*(a.d+a.e+2) + attnOwn*attnOther
+	x.attend("attention_dq"+width, ownRows(a.t, a.h, shared), a)
+	x.attend("attention_dkv"+width, ownRows(a.s, a.g, shared), a)
 }
 
 // ceilOf is ⌈f·n/e⌉: the most rows of an expert.

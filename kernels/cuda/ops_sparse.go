@@ -19,7 +19,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.AttentionSparse: func(x *issue) {
 		a := x.picks(x.in(0), x.in(1), x.in(2), x.in(3))
 		a.out, a.lseOut = x.out(0), x.out(1)
-		x.pick(typed("attention_sparse"+x.pickedWidth(a), a.q), x.pickers(a,
+		x.pick(typed("attention_sparse"+x.pickedWidth(a), a.q), pickers(a,
 			(attnOwn+attnOther)*(a.d+1)+attnOther*a.e+attnOwn*attnOther), a)
 	},
 	kernels.AttentionSparseBwd: (*issue).sparseBwd,
@@ -51,7 +51,7 @@ func (x *issue) picks(q, k, v, idx *tensor.Tensor) sparse {
 }
 
 func (x *issue) pick(name string, g grid, a sparse) {
-	if x.absent || g.y == 0 {
+	if g.y == 0 {
 		return
 	}
 	x.launch(name, g, a.q, a.k, a.v, a.o, a.dout, a.idx, a.lse, a.delta, a.sorted, a.out, a.dq, a.dk, a.dv,
@@ -59,12 +59,8 @@ func (x *issue) pick(name string, g grid, a sparse) {
 }
 
 // pickers is a grid of blocks that have up to sixteen heads of a query, with so many numbers of shared memory.
-func (x *issue) pickers(a sparse, shared int) grid {
-	g := grid{x: a.t, y: a.g, z: parts(a.h/max(a.g, 1), attnOwn), threads: attnThreads, shared: 4 * shared}
-	if g.shared > x.d.info.SharedMemory {
-		x.absent = true
-	}
-	return g
+func pickers(a sparse, shared int) grid {
+	return grid{x: a.t, y: a.g, z: parts(a.h/max(a.g, 1), attnOwn), threads: attnThreads, shared: 4 * shared}
 }
 
 // pickedWidth is the kernel for heads of this width: latents are up to 576 wide.
@@ -86,11 +82,8 @@ func (x *issue) sparseBwd() {
 	a.dout, a.o, a.lse, a.dq, a.dk, a.dv = x.in(0), x.in(4), x.in(5), x.out(0), x.out(1), x.out(2)
 	width := x.pickedWidth(a)
 	rows := (attnOwn + attnOther) * (a.d + a.e + 2)
-	queries := x.pickers(a, rows+attnOwn*attnOther)
+	queries := pickers(a, rows+attnOwn*attnOther)
 	keys := grid{x: a.s, y: a.g, threads: attnThreads, shared: 4 * ((attnOther+1)*(a.d+a.e+2) + 2*attnOther)}
-	if keys.shared > x.d.info.SharedMemory {
-		x.absent = true
-	}
 	if x.absent {
 		return
 	}

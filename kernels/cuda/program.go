@@ -75,7 +75,11 @@ func (x *issue) accumulates(i int) bool { return x.c.Attr.I[i] == kernels.Accumu
 
 // launch starts a kernel with a struct of these fields: tensors and addresses, integers, truth values and float64.
 func (x *issue) launch(name string, g grid, args ...any) {
-	if x.err != nil || g.x == 0 {
+	if x.err != nil || x.absent || g.x == 0 {
+		return
+	}
+	if !x.fits(name, g.shared) {
+		x.absent = true // what was launched for the call already is overwritten
 		return
 	}
 	words := make([]uint64, len(args))
@@ -104,6 +108,16 @@ func (x *issue) launch(name string, g grid, args ...any) {
 	if x.err == nil {
 		x.err = x.d.launch(name, g, words)
 	}
+}
+
+// fits tells whether blocks of a kernel may have so many bytes of shared memory beside their own.
+func (x *issue) fits(name string, shared int) bool {
+	if shared == 0 || x.err != nil {
+		return true
+	}
+	var f function
+	x.err = x.d.do(func() (err error) { f, err = x.d.function(name); return err })
+	return f.static+shared <= x.d.room()
 }
 
 // typed is the kernel of a name for a dtype of activations.

@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/accel"
 	"github.com/lfactor/lfactor/kernels/kernelstest"
+	"github.com/lfactor/lfactor/kernels/ref"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -40,7 +41,8 @@ const (
 // visit runs the suite one operation after another, and says of each how it went when it has ended. One that
 // panics or fails leaves the others as they are. Where the device is lost or hangs, the process ends and the
 // next goes on behind that operation.
-func visit(t *testing.T, d *accel.Device) {
+// Calls that the device leaves to the processor are counted, and fail an operation that has no reason for any.
+func visit(t *testing.T, d *accel.Device, left *tally) {
 	pool := tensor.NewPool("device", 0).In(d)
 	b := &visited{Backend: kernelstest.Carried(t, d, pool)}
 	begun, wanted, n, mine := begunBefore(t), regexp.MustCompile(*visitOps), 0, shared(t)
@@ -60,8 +62,10 @@ func visit(t *testing.T, d *accel.Device) {
 			os.Exit(exitHangs)
 		})
 		began := time.Now()
+		left.calls, b.calls = 0, 0
 		good := t.Run(string(s.Op), func(t *testing.T) {
 			kernelstest.Part{Has: func(op kernels.Op) bool { return op == s.Op }}.Run(t, b)
+			require.False(t, left.calls > 0 && onProcessorOf[s.Op].why == "", "%d calls on the processor", left.calls)
 		})
 		hangs.Stop()
 		switch {
@@ -69,14 +73,42 @@ func visit(t *testing.T, d *accel.Device) {
 			fmt.Printf("visit: %s LOST the device: %v; the next process goes on behind it\n", s.Op, b.lost)
 			os.Exit(exitLost)
 		case good:
-			fmt.Printf("visit: %s ok %.1fs\n", s.Op, time.Since(began).Seconds())
+			fmt.Printf("visit: %s ok %.1fs%s\n", s.Op, time.Since(began).Seconds(), left.of(b.calls))
 		default:
 			fmt.Printf("visit: %s FAILED\n", s.Op)
 		}
 	}
+	if mine(0) && wanted.MatchString("besides") {
+		t.Run("besides", func(t *testing.T) { besidesAre(t, d) })
+	}
 	d.Sync()
 	require.NoError(t, d.Close())
 	require.Zero(t, pool.Live())
+}
+
+// tally is the definition, and counts the calls that a device leaves to it.
+type tally struct {
+	kernels.Backend
+	calls int
+}
+
+func (l *tally) Run(c *kernels.Call) {
+	l.calls++
+	l.Backend.Run(c)
+}
+
+// of says how many of some calls were left; nothing where none was.
+func (l *tally) of(calls int) string {
+	if l.calls == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of %d calls on the processor", l.calls, calls)
+}
+
+// newTally is one, and what a device does with it.
+func newTally() (*tally, accel.Absent) {
+	l := &tally{Backend: ref.New()}
+	return l, accel.Absent{Open: func() (kernels.Backend, error) { return l, nil }}
 }
 
 // shared tells whether the n-th operation is of the share that is wanted.
@@ -93,6 +125,7 @@ type visited struct {
 	kernels.Backend
 	lost  error
 	plant string
+	calls int
 }
 
 // Run implements kernels.Backend.
@@ -114,6 +147,7 @@ func (v *visited) Run(c *kernels.Call) {
 	case "hang":
 		select {}
 	}
+	v.calls++
 	v.Backend.Run(c)
 }
 

@@ -54,7 +54,7 @@ func visiting(t *testing.T, program string, env ...string) (summary, out string,
 // each is reported and the rest is kept; no success is told of what failed.
 func TestVisit(t *testing.T) {
 	quick := []string{"GPU_OPS=^(fill|cast|scale|mul|sum)$",
-		"GPU_SKIP=^(libraries|repeats|kernels|torch|sanitizer)$",
+		"GPU_SKIP=^(libraries|lean|repeats|kernels|torch|sanitizer)$",
 		"GPU_LIMIT=20s"}
 	for plant, wants := range map[string]string{"panic:3": "FAILED", "lost:3": "LOST", "hang:3": "HANGS"} {
 		t.Run(plant, func(t *testing.T) {

@@ -21,6 +21,7 @@ var biasShapes = []struct {
 	{[]int{7, 40}, []int{12, 40}, 4, 2, 17, 5, 60, 0, 0.3},
 	{[]int{33}, []int{33}, 2, 1, 16, 16, 8, 1, 0.25},
 	{[]int{130, 20}, []int{700, 20}, 2, 2, 8, 8, 128, 0, 1},
+	{[]int{20}, []int{24}, 2, 1, 72, 80, 5, 0, 0.1},
 }
 
 const biasWhy = "sums of some hundred products and exponentials of scores of size 10, in another order"

@@ -52,7 +52,10 @@ func matrixCases() []Case {
 					Attr: accumulate(0)}
 			}})
 	}
-	return l
+	return append(l, Case{Op: kernels.LinearDW, Name: "4100x3x2", Tol: 1e-5, Why: sumWhy, Call: func(
+		g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.act(4100, 3), g.act(4100, 2)}, Out: tensors{g.raw(tensor.F32, 3, 2)}}
+	}})
 }
 
 // lowCases are products of operands in each precision, with sizes that are no whole blocks, subnormal and
@@ -194,6 +197,8 @@ var attnShapes = []attnShape{
 	{q: []int{40}, k: []int{150}, h: 3, g: 3, d: 33, e: 17, window: 64},
 	{q: []int{300, 1}, k: []int{300, 1}, h: 1, g: 1, d: 16, e: 16, causal: 1},
 	{q: []int{12}, k: []int{12}, h: 2, g: 1, d: 8, e: 8, causal: 1, window: 1},
+	{q: []int{20, 50}, k: []int{20, 90}, h: 2, g: 1, d: 80, e: 128, causal: 1, extra: 1},
+	{q: []int{66}, k: []int{66}, h: 2, g: 1, d: 256, e: 256, causal: 1},
 }
 
 // cumulative turns lengths of sequences into bounds, which begin with 0.

@@ -166,7 +166,12 @@ func axisCases() []Case {
 				Attr: kernels.Attr{I: [4]int{axis}}}
 		}})
 	}
-	return append(l, Case{Op: kernels.Concat, Name: "integers", Why: "a copy", Types: onlyF32,
+	return append(l, Case{Op: kernels.Slice, Name: "eights", Why: "a copy", Call: func(g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.act(3, 24)}, Out: tensors{g.raw(g.a, 3, 8)}, Attr: kernels.Attr{I: [4]int{1, 8}}}
+	}}, Case{Op: kernels.Slice, Name: "bytes", Why: "a copy", Types: onlyF32, Call: func(g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.raw(tensor.U8, 3, 5)}, Out: tensors{g.raw(tensor.U8, 3, 3)},
+			Attr: kernels.Attr{I: [4]int{1, 1}}}
+	}}, Case{Op: kernels.Concat, Name: "integers", Why: "a copy", Types: onlyF32,
 		Call: func(g *gen) *kernels.Call {
 			return &kernels.Call{In: tensors{g.ids(3, 0, 9), g.ids(0, 0, 9), g.ids(4, 0, 9)},
 				Out: tensors{g.raw(tensor.I32, 7)}}

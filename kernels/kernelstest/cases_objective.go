@@ -140,6 +140,9 @@ var _ = add(
 		return &kernels.Call{In: tensors{g.act(40, 3, 5), g.act(7, 3, 5), pagedAt(g, 61)},
 			Out: tensors{g.raw(g.a, 61, 3, 5)}}
 	}},
+	Case{Op: kernels.PagedRows, Name: "eights", Why: "a copy", Call: func(g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.act(40, 8), g.act(7, 8), pagedAt(g, 61)}, Out: tensors{g.raw(g.a, 61, 8)}}
+	}},
 	Case{Op: kernels.PagedRows, Name: "none", Why: "a copy", Call: func(g *gen) *kernels.Call {
 		return &kernels.Call{In: tensors{g.act(40, 8), g.act(7, 8), pagedAt(g, 0)}, Out: tensors{g.raw(g.a, 0, 8)}}
 	}},

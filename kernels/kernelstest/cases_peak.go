@@ -11,7 +11,7 @@ import (
 // parameters that shrink by them.
 func peakCases() (l []Case) {
 	for _, s := range [][5]int{{1, 1, 1, 1, 0}, {7, 4, 2, 16, 0}, {150, 6, 3, 24, 0}, {150, 4, 1, 40, 9},
-		{700, 2, 2, 8, 0}} {
+		{700, 2, 2, 8, 0}, {70, 2, 1, 100, 0}, {70, 2, 1, 200, 0}} {
 		for causal := range 2 {
 			t, h, g, d := s[0], s[1], s[2], s[3]
 			l = append(l, Case{Op: kernels.AttentionPeak, Name: fmt.Sprint(s, causal), Tol: 4e-6, Half: 1, Why: sumWhy,

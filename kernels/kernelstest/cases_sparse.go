@@ -2,6 +2,7 @@ package kernelstest
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -12,7 +13,7 @@ type sparseShape struct{ t, s, h, g, d, e, n int }
 
 var sparseShapes = []sparseShape{{0, 3, 2, 1, 4, 4, 2}, {1, 1, 1, 1, 3, 5, 1}, {9, 20, 4, 2, 8, 7, 5},
 	{40, 70, 4, 4, 33, 16, 24}, {33, 600, 2, 1, 64, 48, 300}, {21, 300, 26, 2, 36, 32, 150},
-	{70, 400, 64, 1, 48, 40, 260}}
+	{70, 400, 64, 1, 48, 40, 260}, {3, 40, 18, 1, 192, 128, 30}, {2, 40, 17, 1, 576, 512, 30}}
 
 // lists gives each query rows of keys in ascending order: as many as it may, fewer, or none.
 func (x sparseShape) lists(g *gen) *tensor.Tensor {
@@ -48,8 +49,8 @@ func (x sparseShape) sees(g *gen) *tensor.Tensor {
 const whySparse = "sums of up to 600 terms in float32, and exponentials"
 
 func sparseCases() (l []Case) {
-	at := kernels.Attr{F: [2]float64{0.3}}
 	for _, x := range sparseShapes {
+		at := kernels.Attr{F: [2]float64{min(0.3, 2.4/math.Sqrt(float64(x.d)))}}
 		l = append(l, Case{Op: kernels.AttentionSparse, Name: fmt.Sprint(x), Tol: 5e-6, Terms: 1, Why: whySparse,
 			Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{Attr: at, In: tensors{g.act(x.t, x.h, x.d), g.act(x.s, x.g, x.d),

@@ -132,10 +132,11 @@ func RunEvery(t *testing.T, b kernels.Backend, n int) {
 
 // Part is a part of the suite, to be run by itself.
 type Part struct {
-	Has   func(kernels.Op) bool // the operations; nil for all
-	Every int                   // every so many-th case compared with the reference; 0 for all
-	Plant int                   // likewise of what is not a number; 0 for all
-	Bare  bool                  // without epilogues, which a backend may run by kernels that others test
+	Has   func(kernels.Op) bool  // the operations; nil for all
+	Every int                    // every so many-th case compared with the reference; 0 for all
+	Plant int                    // likewise of what is not a number; 0 for all
+	Bare  bool                   // without epilogues, which a backend may run by kernels that others test
+	Only  func(name string) bool // the cases, as Calls names them; nil for all
 }
 
 func (p Part) has(op kernels.Op) bool { return p.Has == nil || p.Has(op) }
@@ -144,10 +145,13 @@ func (p Part) has(op kernels.Op) bool { return p.Has == nil || p.Has(op) }
 func (p Part) runs(n int) (l []*run) {
 	seen := map[kernels.Op]bool{}
 	for i, r := range all() {
-		if p.has(r.Op) && (i%max(n, 1) == 0 || !seen[r.Op]) {
+		if !p.has(r.Op) || p.Only != nil && !p.Only(r.name) {
+			continue
+		}
+		if i%max(n, 1) == 0 || !seen[r.Op] {
 			l = append(l, r)
 		}
-		seen[r.Op] = seen[r.Op] || p.has(r.Op)
+		seen[r.Op] = true
 	}
 	return l
 }

@@ -171,8 +171,9 @@ type request struct {
 // Issue implements accel.Program.
 func (d *device) Issue(q *accel.Queue, c *kernels.Call) (bool, error) {
 	n := d.ops[c.Op]
-	if n == 0 || (c.Op == kernels.Linear || c.Op == kernels.GroupedLinear) && kernels.Parts(c) > 1 {
-		return false, nil // plug-ins that were written before products had parts would take one whole
+	if n == 0 || (c.Op == kernels.Linear || c.Op == kernels.GroupedLinear) && kernels.Parts(c) > 1 ||
+		c.Op == kernels.LogitsNLL && c.Attr.I[1] > 1 {
+		return false, nil // plug-ins that were written before these had parts would take one whole
 	}
 	var pin runtime.Pinner
 	defer pin.Unpin()

@@ -3,6 +3,7 @@
 package emulate
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -36,7 +37,7 @@ type Driver struct {
 	Path                        string
 	set, blocks, launches, sent uintptr
 	reads, allocations          uintptr
-	peers, ranges               uintptr
+	peers, ranges, kernel       uintptr
 }
 
 // New builds the library with further flags of the compiler, or takes one that was built from the same
@@ -142,7 +143,8 @@ func load(path string) (*Driver, error) {
 	d := &Driver{Path: path}
 	for name, p := range map[string]*uintptr{"lf_emulate": &d.set, "lf_emulated_blocks": &d.blocks,
 		"lf_emulated_launches": &d.launches, "lf_emulated_sent": &d.sent, "lf_emulated_reads": &d.reads,
-		"lf_emulated_allocations": &d.allocations, "lf_emulated_peers": &d.peers, "lf_emulated_ranges": &d.ranges} {
+		"lf_emulated_allocations": &d.allocations, "lf_emulated_peers": &d.peers, "lf_emulated_ranges": &d.ranges,
+		"lf_emulated_kernel": &d.kernel} {
 		if *p, err = purego.Dlsym(h, name); err != nil {
 			return nil, err
 		}
@@ -195,6 +197,20 @@ func (d *Driver) Sent() int {
 func (d *Driver) Launches() int {
 	r, _, _ := purego.SyscallN(d.launches)
 	return int(r)
+}
+
+// Kernels are those of the image, and how often each has been launched.
+func (d *Driver) Kernels() map[string]int {
+	all := map[string]int{}
+	for i := 0; ; i++ {
+		var n int64
+		name, _, _ := purego.SyscallN(d.kernel, uintptr(i), uintptr(unsafe.Pointer(&n)))
+		if name == 0 {
+			return all
+		}
+		b := unsafe.Slice(*(**byte)(unsafe.Pointer(&name)), 64)
+		all[string(b[:bytes.IndexByte(b, 0)])] = int(n)
+	}
 }
 
 // Counts is how many kernels have been launched, copies to the host made, and blocks of the device's and

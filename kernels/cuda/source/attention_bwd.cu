@@ -49,8 +49,8 @@ LF_WIDTHS(attention_dq)
 template <class T, int N, bool biased = false> LF_DEV void attention_dkv(const Attention& a) {
   LF_SHARED(float, k);
   i64 step = a.d + 1, wide = a.e + 1;
-  float *v = k + kOwn * step, *q = v + kOwn * wide, *dout = q + kOther * step, *ds = dout + kOther * wide, *ps = ds + kOwn * kOther;
   int lane = threadIdx.x % kLanes, own = threadIdx.x / kLanes;
+  float *v = k + kOwn * step, *q = v + kOwn * wide, *dout = q + kOther * step, *w = dout + kOther * wide + own * kOther;
   i64 group = blockIdx.y, row0 = (i64)blockIdx.x * kOwn, key = row0 + own, heads = a.h / a.g;
   fetch<T>(k, step, a.k, row0, kOwn, a.s, a.g, group, a.d);
   fetch<T>(v, wide, a.v, row0, kOwn, a.s, a.g, group, a.e);
@@ -63,19 +63,25 @@ template <class T, int N, bool biased = false> LF_DEV void attention_dkv(const A
       fetch<T>(q, step, a.q, q0, kOther, a.t, a.h, head, a.d);
       fetch<T>(dout, wide, a.dout, q0, kOther, a.t, a.h, head, a.e);
       __syncthreads();
-      for (int j = lane; j < kOther; j += kLanes) {
+      float g[kScores], p[kScores];
+#pragma unroll
+      for (int x = 0; x < kScores; x++) {
+        int j = lane + x * kLanes;
         i64 row = q0 + j, at = row * a.h + head;
-        float g = LF_UNSEEN, p = LF_UNSEEN;
+        g[x] = p[x] = LF_UNSEEN;
         if (row >= r.from && row < r.to && sees(a, row, key)) {
-          g = score_bwd<biased>(a, dot_of(q + j * step, k + own * step, a.d), dot_of(dout + j * wide, v + own * wide, a.e), a.lse_in[at], a.delta[at],
-                                row, key, shift, head, &p);
+          g[x] = score_bwd<biased>(a, dot_of(q + j * step, k + own * step, a.d), dot_of(dout + j * wide, v + own * wide, a.e), a.lse_in[at],
+                                   a.delta[at], row, key, shift, head, &p[x]);
         }
-        ds[own * kOther + j] = g;
-        ps[own * kOther + j] = p;
+        w[j] = g[x];
       }
       __syncwarp();
-      accumulate<N>(dk, ds + own * kOther, q, step, a.d, lane);
-      accumulate<N>(dv, ps + own * kOther, dout, wide, a.e, lane);
+      accumulate<N>(dk, w, q, step, a.d, lane);
+      __syncwarp(); // probabilities take the place of gradients: a row's threads are of one warp
+#pragma unroll
+      for (int x = 0; x < kScores; x++) w[lane + x * kLanes] = p[x];
+      __syncwarp();
+      accumulate<N>(dv, w, dout, wide, a.e, lane);
     }
   }
   if (key >= a.s) return;

@@ -6,6 +6,16 @@
   LF_HALF(name, Attention, (k<T, W, N, M, false>(a)))       \
   LF_HALF(name##_masked, Attention, (k<T, W, 32, 1, true>(a)))
 
+// Heads of 129 to 256 on devices with less shared memory: 84 KB a block instead of 135.
+#define LF_ATTENTION_LEAN(name, k)                            \
+  LF_HALF(name, Attention, (k<T, 256, 16, 1, false>(a)))      \
+  LF_HALF(name##_masked, Attention, (k<T, 256, 16, 1, true>(a)))
+
+// How many tiles lie in shared memory in a backward: of the lean kernels one, which comes while none is computed with.
+template <int W, int N> struct Stages {
+  enum { n = W == 256 && N == 16 ? 1 : 2 };
+};
+
 // Scores become powers of two: exp(s·scale − most) is 2^(s·scale·log₂e − most·log₂e), one product and sum.
 template <class T, int W, int N, int M, bool special> LF_DEV void attention_tc(const Attention& a) {
   __shared__ Own<M> own;
@@ -116,6 +126,7 @@ template <class T, int W, int N, int M, bool special> LF_DEV void attention_tc(c
 LF_ATTENTION(attention_tc_64, attention_tc, 64, 32, 2)
 LF_ATTENTION(attention_tc_128, attention_tc, 128, 48, 2)
 LF_ATTENTION(attention_tc_256, attention_tc, 256, 32, 1)
+LF_ATTENTION_LEAN(attention_tc_256_lean, attention_tc)
 
 // How many numbers a head has of what each query has once, so that four lie on a multiple of 16 bytes.
 LF_DEV i64 queries_in(const Attention& a) { return (a.t + 3) / 4 * 4; }
@@ -153,6 +164,7 @@ template <bool special> LF_DEV void gradient_of(const Attention& a, float by_sca
 
 // Own rows are queries.
 template <class T, int W, int N, int M, bool special> LF_DEV void attention_dq_tc(const Attention& a) {
+  enum { S = Stages<W, N>::n };
   __shared__ Own<M> own;
   LF_SHARED(T, q);
   T *dout = q + 64 * M * (W + 8), *tiles = dout + 64 * M * (W + 8);
@@ -185,9 +197,9 @@ template <class T, int W, int N, int M, bool special> LF_DEV void attention_dq_t
       lse[m][r] = row < a.t ? a.delta[once + a.h * queries_in(a)] : 0;
     }
   int stage = 0;
-  for (i32 k0 = all.from; k0 < all.to; k0 += N, stage ^= 1) {
-    fetch(k0 + N, stage ^ 1);
-    wait_groups<1>();
+  for (i32 k0 = all.from; k0 < all.to; k0 += N, stage ^= S - 1) {
+    if (S > 1) fetch(k0 + N, stage ^ 1);
+    wait_groups<S - 1>();
     __syncthreads();
     const T *k = tiles + stage * 2 * N * (W + 8), *v = k + N * (W + 8);
     if (k0 < some.to && k0 + N > some.from) {
@@ -211,6 +223,7 @@ template <class T, int W, int N, int M, bool special> LF_DEV void attention_dq_t
       add_tile<T, W, N, M>(acc, dp, k);
     }
     __syncthreads();
+    if (S == 1) fetch(k0 + N, 0);
   }
 #pragma unroll
   for (int m = 0; m < M; m++) store_rows<T, W>(a.dq, acc[m], by, row0 + warp * 16 * M + m * 16, a.t, a.h, head, a.d);
@@ -218,14 +231,16 @@ template <class T, int W, int N, int M, bool special> LF_DEV void attention_dq_t
 LF_ATTENTION(attention_dq_tc_64, attention_dq_tc, 64, 64, 2)
 LF_ATTENTION(attention_dq_tc_128, attention_dq_tc, 128, 16, 2)
 LF_ATTENTION(attention_dq_tc_256, attention_dq_tc, 256, 32, 1)
+LF_ATTENTION_LEAN(attention_dq_tc_256_lean, attention_dq_tc)
 
 // Own rows are keys, and scores lie by keys and queries; the query heads of a key head come in order. Heads of more than 128 take a launch
 // for each of both gradients. What each query has once comes with its tile.
 template <class T, int W, int N, int M, bool special, bool for_k = true, bool for_v = true> LF_DEV void attention_dkv_tc(const Attention& a) {
+  enum { S = Stages<W, N>::n };
   __shared__ Own<M> own;
   LF_SHARED(T, k);
   T *v = k + 64 * M * (W + 8), *tiles = v + 64 * M * (W + 8);
-  float* once = (float*)(tiles + 4 * N * (W + 8));
+  float* once = (float*)(tiles + 2 * S * N * (W + 8));
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   i64 group = blockIdx.y, row0 = (i64)blockIdx.x * 64 * M, heads = a.h / a.g;
   own_of<false, M>(a, own, row0);
@@ -258,11 +273,11 @@ template <class T, int W, int N, int M, bool special, bool for_k = true, bool fo
   i64 head = group * heads;
   i32 q0 = all.from;
   fetch(head, q0, 0);
-  for (int n = 0, stage = 0; n < each * (int)heads; n++, stage ^= 1) {
+  for (int n = 0, stage = 0; n < each * (int)heads; n++, stage ^= S - 1) {
     i64 next_head = q0 + N < all.to ? head : head + 1;
     i32 next_q0 = q0 + N < all.to ? q0 + N : all.from;
-    fetch(next_head, next_q0, stage ^ 1);
-    wait_groups<1>();
+    if (S > 1) fetch(next_head, next_q0, stage ^ 1);
+    wait_groups<S - 1>();
     __syncthreads();
     const T *q = tiles + stage * 2 * N * (W + 8), *dout = q + N * (W + 8);
     const float* each_once = once + stage * 2 * N;
@@ -293,6 +308,7 @@ template <class T, int W, int N, int M, bool special, bool for_k = true, bool fo
       if constexpr (for_k) add_tile<T, W, N, M>(dk, dp, q);
     }
     __syncthreads();
+    if (S == 1) fetch(next_head, next_q0, 0);
     head = next_head, q0 = next_q0;
   }
 #pragma unroll
@@ -312,3 +328,5 @@ template <class T, int W, int N, int M, bool special> LF_DEV void attention_dv_t
 }
 LF_ATTENTION(attention_dk_tc_256, attention_dk_tc, 256, 32, 1)
 LF_ATTENTION(attention_dv_tc_256, attention_dv_tc, 256, 32, 1)
+LF_ATTENTION_LEAN(attention_dk_tc_256_lean, attention_dk_tc)
+LF_ATTENTION_LEAN(attention_dv_tc_256_lean, attention_dv_tc)

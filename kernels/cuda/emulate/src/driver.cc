@@ -23,15 +23,17 @@
 
 typedef int Result;
 typedef uint64_t Address;
-enum { kSuccess = 0, kInvalid = 1, kNoMemory = 2, kNoDevice = 100, kBadDevice = 101, kBadContext = 201, kNotFound = 500, kNotReady = 600, kFailed = 719 };
+enum { kSuccess = 0, kInvalid = 1, kNoMemory = 2, kNoDevice = 100, kBadDevice = 101, kBadContext = 201, kNotFound = 500, kNotReady = 600,
+  kNoRoom = 701, kFailed = 719 };
 
 namespace {
 
 std::atomic<int> order{0}, jitter{0}, devices{2}, loadable{1}, version{13000}, skip{0}, algorithm{0}, cudnn{92801}, no_attention{0}, nccl{23203};
-std::atomic<int> waits{1}, mig{0}, ecc{0}, throttle{0}, xid{0}, algorithms{1}, fast{-1};
+std::atomic<int> card{0}, waits{1}, mig{0}, ecc{0}, throttle{0}, xid{0}, algorithms{1}, fast{-1};
 std::atomic<int64_t> nccl_stops{0};
 std::atomic<int64_t> left{-1}, launched{0}; // launches until the device is lost, -1 for never
 std::atomic<int64_t> reads{0}, allocations{0}; // copies to the host, and blocks of memory of both kinds, that were asked for
+std::atomic<int> raises{1}; // whether a kernel's launches may be given more shared memory than all have
 std::atomic<int> dry{0}; // kernels are counted and not run, and memory is zeros
 std::atomic<uint64_t> size_of_memory{(uint64_t)1 << 30};
 std::string last_error;
@@ -134,10 +136,41 @@ struct Stream {
   }
 };
 
+// What a device has: capability, multiprocessors, shared memory that a block may have and that a multiprocessor has, and its threads. The
+// first is a small one of Hopper's kind; then A100, and RTX 4090, which stands for all with 99 KB.
+struct Card {
+  int major, minor, processors;
+  unsigned shared, whole, threads;
+};
+const Card cards[] = {{9, 0, 4, 232448, 233472, 2048}, {8, 0, 108, 166912, 167936, 2048}, {8, 9, 128, 101376, 102400, 1536}};
+enum : unsigned { kShared = 48 << 10, kReserved = 1 << 10, kRegisters = 64 << 10, kBlocks = 24 };
+
+// The kernels of the image, with the shared memory and the registers a thread that their code has, and how often each was launched.
+struct Kernel {
+  const char* name;
+  unsigned shared, registers;
+};
+const Kernel kernels[] = {
+#include "kernels.inc"
+};
+enum { kKernels = sizeof kernels / sizeof *kernels };
+std::atomic<int64_t> launches_of[kKernels];
+
 struct Function {
   lf_kernel f;
   size_t size;
+  int at; // among the kernels
+  unsigned most; // of shared memory that a launch may ask for beside the kernel's own
 };
+
+// How many blocks of a launch a multiprocessor has room for; 0 for none. Registers are given to warps, in eights a thread.
+unsigned resident(const Kernel& k, unsigned threads, unsigned shared) {
+  const Card& c = cards[card];
+  unsigned by_shared = c.whole / (k.shared + shared + kReserved), by_threads = c.threads / threads;
+  unsigned by_registers = kRegisters / ((k.registers + 7) / 8 * 8 * threads), n = kBlocks;
+  for (unsigned m : {by_shared, by_threads, by_registers}) n = m < n ? m : n;
+  return n;
+}
 
 thread_local int current = -1; // the device whose context this thread has
 std::atomic<int64_t> peers{0}; // a bit for each way from one device to another, of the first eight
@@ -166,7 +199,8 @@ API cuDeviceGetUuid_v2(unsigned char* id, int d) {
 }
 API cuDeviceGetPCIBusId(char* s, int n, int d) { snprintf(s, n, "0000:%02X:00.0", d + 1); return 0; }
 API cuDeviceGetAttribute(int* v, int what, int) {
-  *v = what == 75 ? 9 : what == 16 ? 4 : what == 97 ? 232448 : 0; // capability 9.0, multiprocessors, shared memory a block
+  const Card& c = cards[card];
+  *v = what == 75 ? c.major : what == 76 ? c.minor : what == 16 ? c.processors : what == 97 ? (int)c.shared : 0;
   return 0;
 }
 API cuDeviceTotalMem_v2(size_t* n, int) { *n = size_of_memory; return 0; }
@@ -298,8 +332,10 @@ API cuModuleLoadData(void** m, const void*) { // the kernels lie in this library
 API cuModuleGetFunction(void** f, void* m, const char* name) {
   std::string s = name;
   void *k = dlsym(m, ("lf_kernel_" + s).c_str()), *n = dlsym(m, ("lf_size_" + s).c_str());
-  if (!k || !n) return kNotFound;
-  *f = new Function{(lf_kernel)k, ((size_t(*)())n)()}; // as long as the module, which is never unloaded
+  int at = 0;
+  while (at < kKernels && s != kernels[at].name) at++;
+  if (!k || !n || at == kKernels) return kNotFound;
+  *f = new Function{(lf_kernel)k, ((size_t(*)())n)(), at, kShared - kernels[at].shared}; // as long as the module, which is never unloaded
   return 0;
 }
 API cuFuncGetParamInfo(void* f, size_t i, size_t* at, size_t* size) {
@@ -307,12 +343,29 @@ API cuFuncGetParamInfo(void* f, size_t i, size_t* at, size_t* size) {
   *size = ((Function*)f)->size;
   return i == 0 ? kSuccess : kInvalid;
 }
-API cuFuncSetAttribute(void*, int, int v) { return v <= 232448 ? kSuccess : kInvalid; }
+API cuFuncGetAttribute(int* v, int what, void* f) {
+  *v = (int)kernels[((Function*)f)->at].shared;
+  return what == 1 ? kSuccess : kInvalid;
+}
+API cuFuncSetAttribute(void* f_, int what, int v) {
+  Function* f = (Function*)f_;
+  if (what != 8 || v < 0 || kernels[f->at].shared + v > cards[card].shared) return kInvalid;
+  if (raises) f->most = (unsigned)v;
+  return kSuccess;
+}
 API cuLaunchKernel(void* f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* s,
                    void** params, void**) {
   NEED_CONTEXT;
-  if (!bx || bx > 1024 || by != 1 || bz != 1 || !gx || !gy || !gz || gx > 0x7fffffff || gy > 65535 || gz > 65535 || shared > 232448) return kInvalid;
+  if (!bx || bx > 1024 || by != 1 || bz != 1 || !gx || !gy || !gz || gx > 0x7fffffff || gy > 65535 || gz > 65535) return kInvalid;
   Function f = *(Function*)f_;
+  const Kernel& kernel = kernels[f.at];
+  Result refused = shared > f.most ? kInvalid : resident(kernel, bx, shared) == 0 ? kNoRoom : kSuccess;
+  if (refused) {
+    fprintf(stderr, "emulated driver: no room for %s with %u threads, %u registers each, and %u+%u bytes of shared memory\n", kernel.name, bx,
+            kernel.registers, kernel.shared, shared);
+    return refused;
+  }
+  launches_of[f.at]++;
   auto args = std::make_shared<std::vector<uint64_t>>(f.size / 8);
   memcpy(args->data(), params[0], f.size);
   for (uint64_t& w : *args)
@@ -336,7 +389,7 @@ API cuLaunchKernel(void* f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 API cuGetErrorName(int e, const char** s) {
   static const std::map<int, const char*> names = {{kInvalid, "CUDA_ERROR_INVALID_VALUE"}, {kNoMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
     {kNoDevice, "CUDA_ERROR_NO_DEVICE"}, {kBadDevice, "CUDA_ERROR_INVALID_DEVICE"}, {kBadContext, "CUDA_ERROR_INVALID_CONTEXT"},
-    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}, {kNotFound, "CUDA_ERROR_NOT_FOUND"}, {kFailed, "CUDA_ERROR_LAUNCH_FAILED"}};
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}, {kNotFound, "CUDA_ERROR_NOT_FOUND"}, {kNoRoom, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, {kFailed, "CUDA_ERROR_LAUNCH_FAILED"}};
   auto i = names.find(e);
   *s = i == names.end() ? "an error without a name" : i->second;
   return 0;
@@ -349,6 +402,8 @@ extern "C" void lf_emulate(const char* what, int64_t v) {
   if (s == "order") order = (int)v;
   else if (s == "jitter") jitter = (int)v;
   else if (s == "dry") dry = (int)v;
+  else if (s == "raises") raises = (int)v;
+  else if (s == "card") card = (int)v; // its number among cards; devices that are open keep what they were told
   else if (s == "devices") devices = (int)v;
   else if (s == "memory") size_of_memory = (uint64_t)v;
   else if (s == "lost after") left = v;
@@ -385,5 +440,11 @@ extern "C" int64_t lf_emulated_blocks() {
 }
 extern "C" int64_t lf_emulated_peers() { return __builtin_popcountll(peers); }
 extern "C" int64_t lf_emulated_launches() { return launched; }
+// The name of the i-th kernel of the image, none behind the last, and how often it was launched.
+extern "C" const char* lf_emulated_kernel(int i, int64_t* n) {
+  if (i >= kKernels) return nullptr;
+  *n = launches_of[i];
+  return kernels[i].name;
+}
 extern "C" int64_t lf_emulated_reads() { return reads; }
 extern "C" int64_t lf_emulated_allocations() { return allocations; }
