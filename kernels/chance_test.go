@@ -18,7 +18,7 @@ func TestChanceOfNumbers(t *testing.T) {
 		}
 		step := n.step(a)
 		low := math.Floor(a / step)
-		if float64(hashed(math.Float32bits(x), uint32(place))>>8) < (a/step-low)*(1<<24) {
+		if float64(NoiseAt(7, place)>>8) < (a/step-low)*(1<<24) {
 			low++
 		}
 		return float32(math.Copysign(min(low*step, float64(n.Most)), float64(x)))
@@ -46,7 +46,7 @@ func TestChanceOfNumbers(t *testing.T) {
 			case 2:
 				x = float32(int(x)%9) * 0.25
 			}
-			want, got := chance(n, x, i), n.StochasticRound(x, i)
+			want, got := chance(n, x, i), n.StochasticRound(x, NoiseAt(7, i))
 			require.Equal(t, math.Float32bits(want), math.Float32bits(got), "%s of %g: %g, want %g", n.Name,
 				x, got, want)
 			most := float32(math.Abs(float64(x)))

@@ -58,6 +58,12 @@ func Remember(scales, most []float32) {
 func GrainsOf(c *Call, product, i int) (first, second Grain) {
 	p := Precisions[c.Attr.I[1]]
 	first, second = p.Grains(product)
+	if first.Chance {
+		n, draw := NoiseOf(c, product)
+		if first.Noise = &n; draw != nil {
+			n.Draw = uint64(draw.I64()[0])
+		}
+	}
 	t := optional(c.In, i)
 	if !p.Delayed || t == nil {
 		return first, second

@@ -43,10 +43,12 @@ var _ = register(Spec{Op: Linear, Sig: "x[...,k]A w[n,k]A bias[n]A? -> y[...,n]A
 		Sig: "x[...,k]A w[n,k]A bias[n]A? choice[1,c]f32? -> y[...,n]A", Products: linearProducts, Doc: "linear " +
 			"of operands that are rounded as Precisions[I[1]] says, each number to q(x·f)/f with the factor f " +
 			"of its block and q to the nearest of its format, ties to even, and then to A. A block with a NaN or " +
-			"an infinity is NaN."}, Spec{Op: LowLinearDX, Sig: "dy[...,n]A w[n,k]A choice[1,c]f32? -> dx[...,k]A",
-		Products: linearDXProducts, Doc: "dx = dy·w of operands that are rounded in blocks along n."},
-	Spec{Op: LowLinearDW, Sig: "dy[...,n]A x[...,k]A choice[1,c]f32? -> dw[n,k]f32", Products: linearDWProducts,
-		Doc: "dw = dyᵀ·x of operands that are rounded in blocks along the rows. I[0] = Accumulate adds into dw."},
+			"an infinity is NaN."}, Spec{Op: LowLinearDX, Sig: "dy[...,n]A w[n,k]A choice[1,c]f32? draw[1]i64? -> dx[...,k]A",
+		Products: linearDXProducts, Doc: "dx = dy·w of operands that are rounded in blocks along n. What is rounded by " +
+			"chance is so by the noise of the draw, of the tensor I[3], the row and the column (Noise)."},
+	Spec{Op: LowLinearDW, Sig: "dy[...,n]A x[...,k]A choice[1,c]f32? draw[1]i64? -> dw[n,k]f32",
+		Products: linearDWProducts, Doc: "dw = dyᵀ·x of operands that are rounded in blocks along the rows, with noise as " +
+			"low_linear_dx. I[0] = Accumulate adds into dw."},
 	Spec{Op: ColSum, Sig: "dy[...,n]A -> db[n]f32",
 		Doc: "db = Σ over rows of dy: the bias gradient. I[0] = Accumulate adds into db."},
 	Spec{Op: RMSNorm, Sig: "x[...,d]A w[d]A -> y[...,d]A rstd[...]f32", Source: "arXiv:1910.07467",

@@ -28,10 +28,11 @@ var _ = register(Spec{Op: GroupedLinear, Sig: "x[...,k]A w[g,n,k]A off[g+1]i32? 
 		Doc: "dw[i] = dyᵀ·x over the rows of group i, 0 for an empty one: the weight gradient of grouped_linear. Groups " +
 			"without off are like its. I[0] = Accumulate adds into dw."})
 
-var _ = register(Spec{Op: Rounded, Sig: "x[...,k]A off[g+1]i32? choice[1,c]f32? -> y[...,k]A", Doc: "What low_linear " +
+var _ = register(Spec{Op: Rounded, Sig: "x[...,k]A off[g+1]i32? choice[1,c]f32? draw[1]i64? -> y[...,k]A", Doc: "What low_linear " +
 	"rounds of an operand by itself, as Precisions[I[1]] says of the product I[0] (OperandsForward, OperandsDX, " +
 	"OperandsDW) for its first operand (I[2] = 0) or its second (1). Each group of rows off[i]:off[i+1] is a matrix, " +
-	"and rows of no group are 0; without off those of the last two axes are. choice is as in low_error."})
+	"and rows of no group are 0; without off those of the last two axes are. choice is as in low_error, and " +
+	"draw and I[3] are as in low_linear_dx."})
 
 // checkGroups wants offsets of rows, or without them a row of each group for every token.
 func checkGroups(c *Call, groups int) error {

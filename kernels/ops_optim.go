@@ -29,6 +29,12 @@ const (
 	HyperCorrection2        // 1-β2^step
 	HyperAverage            // 1 minus the decay of an average of weights
 	HyperScale              // what an update by Muon is multiplied with beside the learning rate
+	// what is rounded by chance is drawn by: 32 bits of seed, step and tensor. The i-th number of a call is
+	// the whole tensor's HyperFirst + i/HyperRun·HyperPitch + i%HyperRun
+	HyperDraw
+	HyperFirst
+	HyperRun // 0 where a call has all of a tensor, or rows of it
+	HyperPitch
 	HyperLen
 )
 
@@ -55,7 +61,8 @@ var _ = register(Spec{Op: SumSquares, Sig: "x[...]f32 -> y[1]f64",
 	Spec{Op: AdamWNarrow, Sig: "g[...]f32 hyper[H]f64 clip[3]f64 -> p[...]f32 m[...]bf16 v[...]bf16 q[...]A?",
 		Source: "arXiv:1711.05101; arXiv:2412.19437, section 3.3.3",
 		Doc: "adamw whose moments are kept in bf16: p is made of the moments as they are computed, " +
-			"which are then rounded up or down by chance, as StochasticRound16 with the bits of g."},
+			"which are then rounded up or down by chance, as StochasticRound16 with HyperNoise: its low half for m, " +
+			"its high half for v."},
 	Spec{Op: SGD, Sig: "g[...]f32 hyper[H]f64 clip[3]f64 -> p[...]f32 m[...]f32 q[...]A?",
 		Source: "torch.optim.SGD (dampening 0, not Nesterov)", Doc: "In place: g = g·factor + decay·p (I[0]=1: " +
 			"without decay); m = β1·m + g; p -= lr·m; q = p in the model's dtype. With overflow = 1 nothing changes."},
@@ -78,6 +85,6 @@ var _ = register(Spec{Op: SumSquares, Sig: "x[...]f32 -> y[1]f64",
 			"columns is taken as its transpose: singular values become about 1, and 0 stays 0. y may be x."},
 	Spec{Op: MuonStep, Sig: "u[...]f32 hyper[H]f64 clip[3]f64 -> p[...]f32 q[...]A?", Source: "torch.optim.Muon",
 		Doc: "In place: p -= lr·decay·p (I[0]=1: without decay); p -= lr·scale·u; q = p in the model's dtype. " +
-			"With overflow = 1 nothing changes."}, Spec{Op: Average, Sig: "p[...]f32 hyper[9]f64 clip[3]f64 -> s[...]f32",
+			"With overflow = 1 nothing changes."}, Spec{Op: Average, Sig: "p[...]f32 hyper[H]f64 clip[3]f64 -> s[...]f32",
 		Source: "diffusers' EMAModel.step", Doc: "In place: s -= (1-d)(s-p), the exponential moving average of " +
 			"weights p. With overflow = 1 nothing changes."})

@@ -42,8 +42,9 @@ type Grain struct {
 	Number        Number
 	Rows, Columns int
 	Scale         ScaleRule
-	// numbers are rounded up or down by chance, as near as they are to either (Chance)
+	// numbers are rounded up or down by chance, as near as they are to either (StochasticRound), by some noise
 	Chance bool
+	Noise  *Noise
 	// runs of sixteen along the axis of length above 1 are turned before they are rounded (Hadamard); what
 	// is left of a matrix at its end is not
 	Mixed bool
@@ -57,6 +58,16 @@ func (g Grain) Whole() bool { return g.Rows == 0 }
 
 // Global reports whether scales of blocks depend on the greatest magnitude of the matrix.
 func (g Grain) Global() bool { return g.Scale == ScaleNV || g.Whole() }
+
+// From is the grain of the rows of an operand from one on, as if they were all.
+func (g Grain) From(row int) Grain {
+	if g.Noise != nil {
+		n := *g.Noise
+		n.First += row
+		g.Noise = &n
+	}
+	return g
+}
 
 // Turned is a grain with rows for columns: of an operand that is summed along its rows.
 func (g Grain) Turned() Grain {
@@ -98,14 +109,14 @@ func Hadamard(rows []float32, width int) {
 }
 
 // StochasticRound rounds x to one of its neighbours in the format: up in as many of all cases as it is near to the
-// upper one. What decides is a hash of x's bits and of its place, so that a matrix is always rounded in the same way.
-func (n Number) StochasticRound(x float32, place int) float32 {
+// upper one. What decides are the 24 highest bits of noise (NoiseAt).
+func (n Number) StochasticRound(x float32, noise uint32) float32 {
 	u := math.Float32bits(x)
 	a, sign := u&^(1<<31), u&(1<<31)
 	if a > 0x7f800000 {
 		return x
 	}
-	h := hashed(u, uint32(place)) >> 8
+	h := noise >> 8
 	if int(a>>23)-127 < n.Least { // numbers lie 2^(Least-Mantissa) apart
 		s := math.Float32frombits(a) * math.Float32frombits(uint32(127+n.Mantissa-n.Least)<<23)
 		low := float32(uint32(s))
@@ -130,14 +141,6 @@ func (n Number) step(a float64) float64 {
 	}
 	_, e := math.Frexp(a)
 	return math.Ldexp(1, e-1-n.Mantissa)
-}
-
-// hashed mixes the bits of two numbers, by the finalizer of MurmurHash3.
-func hashed(a, b uint32) uint32 {
-	h := a ^ b*0x9e3779b1
-	h = (h ^ h>>16) * 0x85ebca6b
-	h = (h ^ h>>13) * 0xc2b2ae35
-	return h ^ h>>16
 }
 
 // Factor is what numbers of a block are multiplied with before they are rounded, and divided by behind that;

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host/links"
+	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/family"
@@ -24,7 +25,9 @@ type Loader struct {
 	Model  *family.Model // whose modalities the batches have; nil for tokens alone
 	Filled bool          // every microbatch runs every block
 	Rows   int           // tokens that a microbatch is padded to, 0 for none
-	Deal   int           // ranks that tokens are dealt out to in two runs each, 0 where they stay in order
+	Of     int           // replicas, and the run's seed: what is drawn for a microbatch is by its place in the step
+	Seed   uint64
+	Deal   int // ranks that tokens are dealt out to in two runs each, 0 where they stay in order
 	Read   BatchFunc
 	Seek   func(place string) error // makes the next step the one behind a place; nil where nobody goes back
 }
@@ -45,6 +48,7 @@ func (l *Loader) Run(j actors.Job) (Result, error) {
 	}
 	var res Result
 	for i, mb := range mbs {
+		mb.Draw = dataset.Draw(l.Seed, drawPass, j.Step, 0, int64(i*l.Of+l.DP))
 		for c := range max(1, l.Chunks) {
 			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(c), Port: l.class(&mb),
 				Payload: l.pack(mb, c)})
@@ -52,6 +56,9 @@ func (l *Loader) Run(j actors.Job) (Result, error) {
 	}
 	return res, nil
 }
+
+// drawPass is that of dataset.Draw for what is rounded by chance.
+const drawPass = 3
 
 // pack makes the tensors of chunk c of a microbatch.
 func (l *Loader) pack(mb family.Microbatch, c int) *links.Pack {
@@ -96,6 +103,7 @@ func (l *Loader) pack(mb family.Microbatch, c int) *links.Pack {
 			add(name, data[name])
 		}
 	}
+	add(grad.DrawOf, tensor.Of(tensor.I64, []int64{int64(mb.Draw)}, 1))
 	if mb.Keys != nil {
 		add("keys", tensor.Of(tensor.I64, chunkRows(part, mb.Keys, 1, 0), rows))
 	}

@@ -111,6 +111,22 @@ func TestLowPrecisionPlans(t *testing.T) {
 	}
 }
 
+// TestTiedLowPlans: the table of a tied model over two stages has a gradient that is summed in another order, and what
+// rounds by chance does not draw anew for that.
+func TestTiedLowPlans(t *testing.T) {
+	s := lowSpec()
+	s.Tie = true
+	one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
+	want := lowRunOf(t, s, one, one.mesh(), "nvfp4", tensor.F32)
+	require.NotEqual(t, want, lowRunOf(t, s, one, one.mesh(), "none", tensor.F32))
+	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1",
+		rc: grad.RecomputeFull}} {
+		got := lowRunOf(t, s, v, v.mesh(), "nvfp4", tensor.F32)
+		t.Log(want, got)
+		require.InEpsilonSlice(t, want, got, 1e-5, "%v", v)
+	}
+}
+
 // TestLowPrecisionExperts: products of experts have operands of few bits too, each expert's rows in blocks of their
 // own: other losses in every recipe, the same bits where a plan changes no rows of an expert, and where experts are
 // shared out over two replicas, whose rows then meet in one product, losses that a few steps' rounding tells apart.

@@ -9,19 +9,28 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
+	routers "github.com/lfactor/lfactor/kernels/routing"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology"
 )
 
 // optimized trains four steps of a small Llama under a plan with an optimizer, and gives what its state takes.
 func optimized(t *testing.T, v variant, o optim.Config, away float64) (losses []float64, state int64) {
 	t.Helper()
+	return optimizedOf(t, lowSpec(), v, v.mesh(), o, away)
+}
+
+func optimizedOf(t *testing.T, s family.Spec, v variant, mesh topology.Mesh, o optim.Config, away float64) (losses []float64,
+	state int64) {
+	t.Helper()
 	o.Beta1, o.Beta2, o.Eps, o.Clip = 0.9, 0.95, 1e-8, 1
-	mesh := v.mesh()
-	l, err := layout.New(&layout.Design{Model: family.Decoder("llama", lowSpec()), Mesh: mesh, Zero: v.zero,
+	l, err := layout.New(&layout.Design{Model: family.Decoder("llama", s), Mesh: mesh, Zero: v.zero,
 		Schedule: "1f1b",
 		Micro:    4 / mesh.Replicas(), Rows: 64, DType: tensor.F32, OffloadState: away, Optim: o})
 	require.NoError(t, err)
@@ -76,7 +85,7 @@ func TestEightBitMoments(t *testing.T) {
 }
 
 // TestNarrowMoments: moments in bf16 take half the memory in every plan, offloaded or not, and give the losses of one
-// rank; the same bits where a plan changes no sum, since what rounds by chance is a hash of what is rounded.
+// rank; the same bits where a plan changes no sum, since what rounds by chance is counted from places in whole tensors.
 func TestNarrowMoments(t *testing.T) {
 	run := func(v variant, narrow bool, away float64) (losses []float64, state int64) {
 		return optimized(t, v, optim.Config{Name: "adamw",
@@ -103,4 +112,21 @@ func TestNarrowMoments(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNarrowExperts: moments of experts in bf16 are rounded by the experts' own places, on whichever rank they lie: the
+// losses of one rank, up to the order of sums.
+func TestNarrowExperts(t *testing.T) {
+	s := lowSpec()
+	s.MLPs = []string{"experts", "experts"}
+	s.Experts = block.Experts{Inter: 64, Experts: 4, Each: 2, Router: routers.Router{Normalize: true}}
+	o := optim.Config{Name: "adamw", Moments: optim.Half}
+	one := variant{pp: 1, dp: 1, tp: 1}
+	want, _ := optimizedOf(t, s, one, one.mesh(), o, 0)
+	two := variant{pp: 2, dp: 1, tp: 1}
+	got, _ := optimizedOf(t, s, two, two.mesh(), o, 1)
+	require.Equal(t, want, got)
+	shared, _ := optimizedOf(t, s, variant{zero: 1}, layout.MeshOf(&configs.Plan{PP: 1, DP: 2, TP: 1, CP: 1, EP: 2, ETP: 1}), o, 0)
+	t.Log(want, shared)
+	require.InEpsilonSlice(t, want, shared, 1e-5)
 }

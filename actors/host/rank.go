@@ -41,6 +41,7 @@ type RankConfig struct {
 	Ports     []core.Port
 	PortNames []string // by port id
 	Optim     optim.Config
+	Seed      uint64 // of the run
 	LRScale   func(param string) float64
 	Decay     func(param string) float64 // factor on weight decay, nil for 1
 	Held      []layout.Held              // this rank's parameters in the model's order
@@ -410,6 +411,6 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 			o := grad.Options{Mesh: part.Sides[layout.DecoderSide].Mesh}
 			return o.Member(part.Sides[layout.DecoderSide].Pos, m.Axes)
 		},
-		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Held: part.All,
+		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Seed: j.Seed, Held: part.All,
 		Params: part.Params, Pieces: l.Pieces(&part), Files: files, Save: save})
 }

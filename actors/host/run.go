@@ -304,7 +304,7 @@ func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices [
 			}
 		}
 		dev := &Loader{DP: dp, MTP: l.Design.Model.Spec.MTP, Chunks: l.Design.Chunks, Model: l.Design.Model,
-			Filled: l.Filled, Rows: l.Design.Rows, Deal: l.Dealt(), Read: o.Batches, Seek: o.Seek}
+			Filled: l.Filled, Rows: l.Design.Rows, Of: l.Design.Mesh.Replicas(), Seed: l.Design.Seed, Deal: l.Dealt(), Read: o.Batches, Seek: o.Seek}
 		sys.Spawn(l.LoaderRef(o.Proc, dp), fmt.Sprintf("loader %d.%d", o.Proc, dp), core.NewLoader(ll), dev)
 	}
 	for i, r := range ranks {

@@ -5,6 +5,7 @@ import (
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -380,6 +381,7 @@ func (r *Rank) hypers(p *layout.ParamPlan, v core.Verdict) {
 	}
 	r.clip.F64()[kernels.ClipFactor] = v.FactorOf(uint8(p.Clip))
 	h := r.hyper.F64()
+	h[kernels.HyperDraw] = float64(uint32(dataset.Draw(r.c.Seed, drawPass, v.Update, 1+int64(grad.Site(p.Name)), 0)))
 	p.Optim.Hyper(c, v.LR*r.c.LRScale(p.Name), v.Update, h)
 	if t := p.Optim.Turning; t != nil && t.Scale != nil {
 		n := len(p.Shape)
@@ -412,8 +414,35 @@ func (r *Rank) step(p layout.ParamPlan, g, rows *tensor.Tensor, state []*tensor.
 	if state[0] != nil {
 		master, model = state[0], rows
 	}
-	p.Optim.Apply(r.c.Backend, g, r.hyper, r.clip, master, state[1:], model, !p.Decay)
+	if p.Optim.Op == kernels.AdamWNarrow { //lfvet:kind its numbers are rounded by their places in the whole tensor
+		r.stepPlaced(p, append([]*tensor.Tensor{g, master, model}, state[1:]...), first)
+	} else {
+		p.Optim.Apply(r.c.Backend, g, r.hyper, r.clip, master, state[1:], model, !p.Decay)
+	}
 	r.shrink(&p, master, model, first)
+}
+
+// stepPlaced updates rows, of gradient, master copy, model's copy and state, and tells each update where they lie in the
+// whole tensor: experts that have moved lie there as they did before, and copies where what they are copies of does.
+func (r *Rank) stepPlaced(p layout.ParamPlan, all []*tensor.Tensor, first int) {
+	own := p.Own
+	own.From += first
+	own.To = own.From + all[0].Shape[0]
+	pieces := []seated{{region: own}}
+	if p.Experts {
+		pieces = r.experts.regions(p.Param, own)
+	}
+	for _, x := range pieces {
+		part, n := make([]*tensor.Tensor, len(all)), x.region.To-x.region.From
+		for i, t := range all {
+			if t != nil {
+				part[i] = t.RowSlice(x.row, x.row+n)
+			}
+		}
+		x.region.Place(p.Param, r.hyper.F64())
+		p.Optim.Apply(r.c.Backend, part[0], r.hyper, r.clip, part[1], part[3:], part[2], !p.Decay)
+		releaseAll(part)
+	}
 }
 
 // rows is the part of the model's parameter that this rank updates, with a reference of its own.

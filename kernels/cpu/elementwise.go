@@ -235,15 +235,6 @@ func widen(k *isa, y, x *tensor.Tensor) {
 	}
 }
 
-const golden = 0x9E3779B97F4A7C15 // SplitMix64's increment
-
-// mix is the finaliser of SplitMix64.
-func mix(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
-	z = (z ^ z>>27) * 0x94D049BB133111EB
-	return z ^ z>>31
-}
-
 // dropout sets elements to 0 with probability p and scales the others by 1/(1-p). What is dropped
 // follows from the row's key and the column alone, so that recomputing drops the same.
 func dropout(b *Backend, c *kernels.Call) {
@@ -258,10 +249,10 @@ func dropout(b *Backend, c *kernels.Call) {
 		for i := from; i < to; i++ {
 			m := w.arena.mark()
 			in, out := w.in(x, i*width, width), w.out(y, i*width, width)
-			seed := mix(uint64(key[i]) + (uint64(c.Attr.I[0])+1)*golden)
+			seed := kernels.SplitMix(uint64(key[i]) + (uint64(c.Attr.I[0])+1)*kernels.Golden)
 			w.k.scale(out, in, keep)
 			for e := range out {
-				if mix(seed+uint64(e)*golden)>>40 < least {
+				if kernels.SplitMix(seed+uint64(e)*kernels.Golden)>>40 < least {
 					out[e] = 0
 				}
 			}

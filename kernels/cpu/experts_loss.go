@@ -150,9 +150,9 @@ func jitter(b *Backend, c *kernels.Call) {
 		for i := from; i < to; i++ {
 			m := w.arena.mark()
 			in, out := w.in(x, i*d, d), w.out(y, i*d, d)
-			seed := mix(uint64(key[i]) + (uint64(c.Attr.I[0])+1)*golden)
+			seed := kernels.SplitMix(uint64(key[i]) + (uint64(c.Attr.I[0])+1)*kernels.Golden)
 			for j := range out {
-				u := float64(mix(seed+uint64(j)*golden)>>40) / (1 << 24)
+				u := float64(kernels.SplitMix(seed+uint64(j)*kernels.Golden)>>40) / (1 << 24)
 				out[j] = float32(float64(in[j]) * (1 + most*(2*u-1)))
 			}
 			w.done(y, i*d, out)

@@ -96,10 +96,8 @@ type isa struct {
 	absMaxes  func(y, x []float32)
 	roundBits func(y, x []float32, f, back float32, h *roundConst)
 	roundEach func(y, x, f, back []float32, h *roundConst)
-	// chance and chances are the same of e2m1 by chance, place being that of the first number. butterfly is
-	// two stages of kernels.Hadamard.
-	chance    func(y, x []float32, f, back float32, place int)
-	chances   func(y, x, f, back []float32, place int)
+	// chances is the same of e2m1 by chance, of a row. butterfly is two stages of kernels.Hadamard.
+	chances   func(y, x, f, back []float32, seed int)
 	butterfly func(a, b, c, d []float32, signs *[4]float32, by float32)
 	// runMaxes are absMax of runs of sixteen of x, and runs is each x sixteen times.
 	runMaxes, runs func(y, x []float32)

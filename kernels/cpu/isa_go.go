@@ -16,7 +16,7 @@ var portable = isa{
 	moments: goMoments,
 	layer:   goLayer, max: goMax, relu: goReLU, reluBwd: goReLUBwd, larger: goLarger, largerAt: goLargerAt,
 	absMax: goAbsMax, absMaxes: goAbsMaxes, roundBits: goRoundBits,
-	roundEach: goRoundEach, chance: goChance, chances: goChances, butterfly: goButterfly,
+	roundEach: goRoundEach, chances: goChances, butterfly: goButterfly,
 	runMaxes: goRunMaxes, runs: goRuns, exp: goExp, soft: goSoft, softPast: goSoft,
 	softGrad: goSoftGrad,
 	rope:     goRope, ropePairs: goRopePairs, nibbles: goNibbles, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16,

@@ -89,7 +89,7 @@ var avx512 = isa{
 	roundBits: func(y, x []float32, f, back float32, h *roundConst) {
 		roundBitsZ(y, x, f, back, (*float32)(unsafe.Pointer(h)))
 	},
-	chance: chanceZ, chances: chancesZ, runMaxes: runMaxesZ, runs: runsZ,
+	chances: chancesZ, runMaxes: runMaxesZ, runs: runsZ,
 	butterfly: func(a, b, c, d []float32, signs *[4]float32, by float32) {
 		butterflyZ(a, b, c, d, &signs[0], by)
 	},
@@ -155,7 +155,7 @@ var avx2 = isa{
 	roundBits: func(y, x []float32, f, back float32, h *roundConst) {
 		roundBitsY(y, x, f, back, (*float32)(unsafe.Pointer(h)))
 	},
-	chance: chanceY, chances: chancesY, runMaxes: runMaxesY, runs: runsY,
+	chances: chancesY, runMaxes: runMaxesY, runs: runsY,
 	butterfly: func(a, b, c, d []float32, signs *[4]float32, by float32) {
 		butterflyY(a, b, c, d, &signs[0], by)
 	},

@@ -82,7 +82,7 @@ var neon = isa{
 	adamW: neonAdamW, sgd: goSGD, sumSquares: goSumSquares,
 	relu: goReLU, reluBwd: goReLUBwd, larger: goLarger, largerAt: goLargerAt,
 	absMax: goAbsMax, absMaxes: goAbsMaxes, roundBits: goRoundBits, roundEach: goRoundEach,
-	chance: goChance, chances: goChances, butterfly: goButterfly, runMaxes: goRunMaxes, runs: goRuns,
+	chances: goChances, butterfly: goButterfly, runMaxes: goRunMaxes, runs: goRuns,
 	addRuns: goAddRuns,
 }
 

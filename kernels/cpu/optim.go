@@ -55,8 +55,11 @@ func adamW(b *Backend, c *kernels.Call) {
 		first, second := w.in(m, at, n), w.in(v, at, n)
 		w.k.adamW(p[at:at+n], first, second, g[at:at+n], k)
 		if m.d != tensor.F32 {
-			chance16(m.h[at:at+n], first, g[at:at+n])
-			chance16(v.h[at:at+n], second, g[at:at+n])
+			for i := range first { // moments in bf16
+				noise := kernels.HyperNoise(h, at+i)
+				m.h[at+i] = kernels.StochasticRound16(first[i], noise)
+				v.h[at+i] = kernels.StochasticRound16(second[i], noise>>16)
+			}
 		}
 		if q != nil {
 			w.k.write(*q, at, p[at:at+n])
@@ -82,13 +85,6 @@ func adamW8(b *Backend, c *kernels.Call) {
 		}
 		w.arena.release(mark)
 	})
-}
-
-// chance16 keeps moments in bf16.
-func chance16(y []uint16, x, salt []float32) {
-	for i := range y {
-		y[i] = kernels.StochasticRound16(x[i], math.Float32bits(salt[i]))
-	}
 }
 
 // sgd updates master weights and momentum, and writes the model's copy in its own type.

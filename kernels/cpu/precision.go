@@ -44,7 +44,7 @@ func roundMatrices(b *Backend, c *kernels.Call) {
 	for _, m := range kernels.Matrices(c) {
 		b.clearRows(y, at, m[0])
 		in, out := x.RowSlice(m[0], m[1]), y.RowSlice(m[0], m[1])
-		b.roundTo(out, in, kernels.OperandOf(c))
+		b.roundTo(out, in, kernels.OperandOf(c).From(m[0]))
 		in.Release()
 		out.Release()
 		at = m[1]
@@ -167,7 +167,7 @@ func (w *worker) round(from, to view, first, end, width int, all float32, g kern
 		for r := range end - first {
 			row := buf[r*width : (r+1)*width]
 			if g.Chance {
-				w.chances(row, places, back, (first+r)*width, g.Number)
+				w.chances(row, places, back, g.Noise.Row(first+r), g.Number)
 			} else {
 				w.k.roundEach(row, row, places, back, h)
 			}
@@ -198,7 +198,7 @@ func (w *worker) roundRuns(row []float32, width, first, broad int, all float32, 
 	w.k.runs(eachBy, by)
 	w.k.runs(eachBack, back)
 	if g.Chance {
-		w.chances(row, eachBy, eachBack, first*width, g.Number)
+		w.chances(row, eachBy, eachBack, g.Noise.Row(first), g.Number)
 		return
 	}
 	w.k.roundEach(row, row, eachBy, eachBack, h)
@@ -218,7 +218,10 @@ func (w *worker) roundBlocks(buf []float32, width, first, broad int, all float32
 		for r := range rows {
 			part := buf[r*width+c : r*width+c+n]
 			if g.Chance {
-				w.chance(part, by, back, (first+r)*width+c, g.Number)
+				seed := g.Noise.Row(first + r)
+				for i, v := range part {
+					part[i] = g.Number.StochasticRound(v*by, kernels.NoiseAt(seed, c+i)) * back
+				}
 			} else {
 				w.k.roundBits(part, part, by, back, h)
 			}
@@ -226,24 +229,14 @@ func (w *worker) roundBlocks(buf []float32, width, first, broad int, all float32
 	}
 }
 
-// chance rounds numbers by chance, the first of which has a place in its matrix; chances does so with factors of each.
-func (w *worker) chance(x []float32, by, back float32, place int, n kernels.Number) {
+// chances rounds the numbers of a row by its noise.
+func (w *worker) chances(x, by, back []float32, seed uint32, n kernels.Number) {
 	if n == kernels.E2M1 {
-		w.k.chance(x, x, by, back, place)
+		w.k.chances(x, x, by, back, int(seed))
 		return
 	}
 	for i, v := range x {
-		x[i] = n.StochasticRound(v*by, place+i) * back
-	}
-}
-
-func (w *worker) chances(x, by, back []float32, place int, n kernels.Number) {
-	if n == kernels.E2M1 {
-		w.k.chances(x, x, by, back, place)
-		return
-	}
-	for i, v := range x {
-		x[i] = n.StochasticRound(v*by[i], place+i) * back[i]
+		x[i] = n.StochasticRound(v*by[i], kernels.NoiseAt(seed, i)) * back[i]
 	}
 }
 
@@ -259,15 +252,9 @@ func goRuns(y, x []float32) {
 	}
 }
 
-func goChance(y, x []float32, f, back float32, place int) {
+func goChances(y, x, f, back []float32, seed int) {
 	for i, v := range x[:len(y)] {
-		y[i] = kernels.E2M1.StochasticRound(v*f, place+i) * back
-	}
-}
-
-func goChances(y, x, f, back []float32, place int) {
-	for i, v := range x[:len(y)] {
-		y[i] = kernels.E2M1.StochasticRound(v*f[i], place+i) * back[i]
+		y[i] = kernels.E2M1.StochasticRound(v*f[i], kernels.NoiseAt(uint32(seed), i)) * back[i]
 	}
 }
 

@@ -24,15 +24,10 @@ func roundBitsZ(y []float32, x []float32, f float32, back float32, h *float32)
 //go:noescape
 func roundEachZ(y []float32, x []float32, f []float32, back []float32, h *float32)
 
-// chanceZ is y = q(x·f)·back, with q to numbers of e2m1 by chance.
-//
-//go:noescape
-func chanceZ(y []float32, x []float32, f float32, back float32, place int)
-
 // chancesZ is y = q(x·f)·back, with q to numbers of e2m1 by chance.
 //
 //go:noescape
-func chancesZ(y []float32, x []float32, f []float32, back []float32, place int)
+func chancesZ(y []float32, x []float32, f []float32, back []float32, seed int)
 
 // butterflyZ has (a, b, c, d) times the four numbers at h become (a+b+c+d, a-b+c-d, a+b-c-d, a-b-c+d)·by, of sums of a and b first.
 //
@@ -69,15 +64,10 @@ func roundBitsY(y []float32, x []float32, f float32, back float32, h *float32)
 //go:noescape
 func roundEachY(y []float32, x []float32, f []float32, back []float32, h *float32)
 
-// chanceY is y = q(x·f)·back, with q to numbers of e2m1 by chance.
-//
-//go:noescape
-func chanceY(y []float32, x []float32, f float32, back float32, place int)
-
 // chancesY is y = q(x·f)·back, with q to numbers of e2m1 by chance.
 //
 //go:noescape
-func chancesY(y []float32, x []float32, f []float32, back []float32, place int)
+func chancesY(y []float32, x []float32, f []float32, back []float32, seed int)
 
 // butterflyY has (a, b, c, d) times the four numbers at h become (a+b+c+d, a-b+c-d, a+b-c-d, a-b-c+d)·by, of sums of a and b first.
 //

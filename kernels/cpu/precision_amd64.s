@@ -425,42 +425,44 @@ l5:
 	VZEROUPPER
 	RET
 
-// func chanceZ(y []float32, x []float32, f float32, back float32, place int)
+// func chancesZ(y []float32, x []float32, f []float32, back []float32, seed int)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·chanceZ(SB), NOSPLIT, $0-64
-	VBROADCASTSS f+48(FP), Z0
-	VBROADCASTSS back+52(FP), Z1
-	VPBROADCASTD place+56(FP), Z2
-	VPADDD       counting<>+0(SB), Z2, Z2
+TEXT ·chancesZ(SB), NOSPLIT, $0-104
+	VPBROADCASTD seed+96(FP), Z0
+	VMOVUPS      countingZ<>+0(SB), Z1
 	MOVQ         y_len+8(FP), AX
 	MOVQ         y_base+0(FP), CX
 	MOVQ         x_base+24(FP), DX
+	MOVQ         f_base+48(FP), BX
+	MOVQ         back_base+72(FP), SI
 
 l1:
 	CMPQ       AX, $0x00000010
 	JL         l2
-	VMOVUPS    (DX), Z3
-	VMULPS     Z0, Z3, Z3
-	VPMULLD    i9e3779b1<>+0(SB), Z2, Z5
+	VMOVUPS    (DX), Z2
+	VMOVUPS    (BX), Z3
+	VMOVUPS    (SI), Z4
+	VMULPS     Z3, Z2, Z2
+	VPMULLD    i9e3779b1<>+0(SB), Z1, Z5
+	VPXORD     Z0, Z5, Z5
+	VPSRLD     $0x10, Z5, Z3
 	VPXORD     Z3, Z5, Z5
-	VPSRLD     $0x10, Z5, Z4
-	VPXORD     Z4, Z5, Z5
 	VPMULLD    i85ebca6b<>+0(SB), Z5, Z5
-	VPSRLD     $0x0d, Z5, Z4
-	VPXORD     Z4, Z5, Z5
+	VPSRLD     $0x0d, Z5, Z3
+	VPXORD     Z3, Z5, Z5
 	VPMULLD    ic2b2ae35<>+0(SB), Z5, Z5
-	VPSRLD     $0x10, Z5, Z4
-	VPXORD     Z4, Z5, Z5
+	VPSRLD     $0x10, Z5, Z3
+	VPXORD     Z3, Z5, Z5
 	VPSRLD     $0x08, Z5, Z5
-	VPADDD     i10<>+0(SB), Z2, Z2
-	VPANDD     i7fffffff<>+0(SB), Z3, Z4
-	VPANDD     i3fffff<>+0(SB), Z4, Z7
-	VPSUBD     Z7, Z4, Z6
+	VPADDD     i10<>+0(SB), Z1, Z1
+	VPANDD     i7fffffff<>+0(SB), Z2, Z3
+	VPANDD     i3fffff<>+0(SB), Z3, Z7
+	VPSUBD     Z7, Z3, Z6
 	VPSLLD     $0x02, Z7, Z7
 	VPCMPGTD   Z5, Z7, K1
 	VPADDD     i400000<>+0(SB), Z6, K1, Z6
 	VPMINUD    i40c00000<>+0(SB), Z6, Z6
-	VMULPS     f40000000<>+0(SB), Z4, Z7
+	VMULPS     f40000000<>+0(SB), Z3, Z7
 	VCVTTPS2DQ Z7, Z8
 	VCVTDQ2PS  Z8, Z8
 	VSUBPS     Z8, Z7, Z7
@@ -469,85 +471,89 @@ l1:
 	VCMPPS     $0x01, Z7, Z5, K1
 	VADDPS     f3f800000<>+0(SB), Z8, K1, Z8
 	VMULPS     f3f000000<>+0(SB), Z8, Z8
-	VPCMPUD    $0x01, i3f800000<>+0(SB), Z4, K1
+	VPCMPUD    $0x01, i3f800000<>+0(SB), Z3, K1
 	VMOVAPS    Z8, K1, Z6
-	VPCMPUD    $0x06, i7f800000<>+0(SB), Z4, K1
-	VMOVAPS    Z4, K1, Z6
-	VPANDD     i80000000<>+0(SB), Z3, Z3
-	VPORD      Z3, Z6, Z6
-	VMULPS     Z1, Z6, Z6
+	VPCMPUD    $0x06, i7f800000<>+0(SB), Z3, K1
+	VMOVAPS    Z3, K1, Z6
+	VPANDD     i80000000<>+0(SB), Z2, Z2
+	VPORD      Z2, Z6, Z6
+	VMULPS     Z4, Z6, Z6
 	VMOVUPS    Z6, (CX)
 	ADDQ       $0x00000040, CX
 	ADDQ       $0x00000040, DX
+	ADDQ       $0x00000040, BX
+	ADDQ       $0x00000040, SI
 	SUBQ       $0x00000010, AX
 	JMP        l1
 
 l2:
 	TESTQ      AX, AX
 	JZ         l3
-	MOVL       $0xffffffff, BX
-	BZHIL      AX, BX, BX
-	KMOVW      BX, K1
-	VMOVUPS.Z  (DX), K1, Z3
-	VMULPS     Z0, Z3, Z3
-	VPMULLD    i9e3779b1<>+0(SB), Z2, Z0
-	VPXORD     Z3, Z0, Z0
-	VPSRLD     $0x10, Z0, Z4
-	VPXORD     Z4, Z0, Z0
-	VPMULLD    i85ebca6b<>+0(SB), Z0, Z0
-	VPSRLD     $0x0d, Z0, Z4
-	VPXORD     Z4, Z0, Z0
-	VPMULLD    ic2b2ae35<>+0(SB), Z0, Z0
-	VPSRLD     $0x10, Z0, Z4
-	VPXORD     Z4, Z0, Z0
-	VPSRLD     $0x08, Z0, Z0
-	VPADDD     i10<>+0(SB), Z2, Z2
-	VPANDD     i7fffffff<>+0(SB), Z3, Z2
-	VPANDD     i3fffff<>+0(SB), Z2, Z5
-	VPSUBD     Z5, Z2, Z4
+	MOVL       $0xffffffff, DI
+	BZHIL      AX, DI, DI
+	KMOVW      DI, K1
+	VMOVUPS.Z  (DX), K1, Z2
+	VMOVUPS.Z  (BX), K1, Z3
+	VMOVUPS.Z  (SI), K1, Z4
+	VMULPS     Z3, Z2, Z2
+	VPMULLD    i9e3779b1<>+0(SB), Z1, Z3
+	VPXORD     Z0, Z3, Z3
+	VPSRLD     $0x10, Z3, Z0
+	VPXORD     Z0, Z3, Z3
+	VPMULLD    i85ebca6b<>+0(SB), Z3, Z3
+	VPSRLD     $0x0d, Z3, Z0
+	VPXORD     Z0, Z3, Z3
+	VPMULLD    ic2b2ae35<>+0(SB), Z3, Z3
+	VPSRLD     $0x10, Z3, Z0
+	VPXORD     Z0, Z3, Z3
+	VPSRLD     $0x08, Z3, Z3
+	VPADDD     i10<>+0(SB), Z1, Z1
+	VPANDD     i7fffffff<>+0(SB), Z2, Z0
+	VPANDD     i3fffff<>+0(SB), Z0, Z5
+	VPSUBD     Z5, Z0, Z1
 	VPSLLD     $0x02, Z5, Z5
-	VPCMPGTD   Z0, Z5, K2
-	VPADDD     i400000<>+0(SB), Z4, K2, Z4
-	VPMINUD    i40c00000<>+0(SB), Z4, Z4
-	VMULPS     f40000000<>+0(SB), Z2, Z5
+	VPCMPGTD   Z3, Z5, K2
+	VPADDD     i400000<>+0(SB), Z1, K2, Z1
+	VPMINUD    i40c00000<>+0(SB), Z1, Z1
+	VMULPS     f40000000<>+0(SB), Z0, Z5
 	VCVTTPS2DQ Z5, Z6
 	VCVTDQ2PS  Z6, Z6
 	VSUBPS     Z6, Z5, Z5
 	VMULPS     f4b800000<>+0(SB), Z5, Z5
-	VCVTDQ2PS  Z0, Z0
-	VCMPPS     $0x01, Z5, Z0, K2
+	VCVTDQ2PS  Z3, Z3
+	VCMPPS     $0x01, Z5, Z3, K2
 	VADDPS     f3f800000<>+0(SB), Z6, K2, Z6
 	VMULPS     f3f000000<>+0(SB), Z6, Z6
-	VPCMPUD    $0x01, i3f800000<>+0(SB), Z2, K2
-	VMOVAPS    Z6, K2, Z4
-	VPCMPUD    $0x06, i7f800000<>+0(SB), Z2, K2
-	VMOVAPS    Z2, K2, Z4
-	VPANDD     i80000000<>+0(SB), Z3, Z3
-	VPORD      Z3, Z4, Z4
-	VMULPS     Z1, Z4, Z4
-	VMOVUPS    Z4, K1, (CX)
+	VPCMPUD    $0x01, i3f800000<>+0(SB), Z0, K2
+	VMOVAPS    Z6, K2, Z1
+	VPCMPUD    $0x06, i7f800000<>+0(SB), Z0, K2
+	VMOVAPS    Z0, K2, Z1
+	VPANDD     i80000000<>+0(SB), Z2, Z2
+	VPORD      Z2, Z1, Z1
+	VMULPS     Z4, Z1, Z1
+	VMOVUPS    Z1, K1, (CX)
 
 l3:
 	VZEROUPPER
 	RET
 
-DATA counting<>+0(SB)/4, $0x00000000
-DATA counting<>+4(SB)/4, $0x00000001
-DATA counting<>+8(SB)/4, $0x00000002
-DATA counting<>+12(SB)/4, $0x00000003
-DATA counting<>+16(SB)/4, $0x00000004
-DATA counting<>+20(SB)/4, $0x00000005
-DATA counting<>+24(SB)/4, $0x00000006
-DATA counting<>+28(SB)/4, $0x00000007
-DATA counting<>+32(SB)/4, $0x00000008
-DATA counting<>+36(SB)/4, $0x00000009
-DATA counting<>+40(SB)/4, $0x0000000a
-DATA counting<>+44(SB)/4, $0x0000000b
-DATA counting<>+48(SB)/4, $0x0000000c
-DATA counting<>+52(SB)/4, $0x0000000d
-DATA counting<>+56(SB)/4, $0x0000000e
-DATA counting<>+60(SB)/4, $0x0000000f
-GLOBL counting<>(SB), RODATA|NOPTR, $64
+DATA countingZ<>+0(SB)/4, $0x00000000
+DATA countingZ<>+4(SB)/4, $0x00000001
+DATA countingZ<>+8(SB)/4, $0x00000002
+DATA countingZ<>+12(SB)/4, $0x00000003
+DATA countingZ<>+16(SB)/4, $0x00000004
+DATA countingZ<>+20(SB)/4, $0x00000005
+DATA countingZ<>+24(SB)/4, $0x00000006
+DATA countingZ<>+28(SB)/4, $0x00000007
+DATA countingZ<>+32(SB)/4, $0x00000008
+DATA countingZ<>+36(SB)/4, $0x00000009
+DATA countingZ<>+40(SB)/4, $0x0000000a
+DATA countingZ<>+44(SB)/4, $0x0000000b
+DATA countingZ<>+48(SB)/4, $0x0000000c
+DATA countingZ<>+52(SB)/4, $0x0000000d
+DATA countingZ<>+56(SB)/4, $0x0000000e
+DATA countingZ<>+60(SB)/4, $0x0000000f
+GLOBL countingZ<>(SB), RODATA|NOPTR, $64
 
 DATA i9e3779b1<>+0(SB)/4, $0x9e3779b1
 DATA i9e3779b1<>+4(SB)/4, $0x9e3779b1
@@ -782,118 +788,6 @@ DATA i7f800000<>+52(SB)/4, $0x7f800000
 DATA i7f800000<>+56(SB)/4, $0x7f800000
 DATA i7f800000<>+60(SB)/4, $0x7f800000
 GLOBL i7f800000<>(SB), RODATA|NOPTR, $64
-
-// func chancesZ(y []float32, x []float32, f []float32, back []float32, place int)
-// Requires: AVX, AVX512F, BMI2
-TEXT ·chancesZ(SB), NOSPLIT, $0-104
-	VPBROADCASTD place+96(FP), Z0
-	VPADDD       counting<>+0(SB), Z0, Z0
-	MOVQ         y_len+8(FP), AX
-	MOVQ         y_base+0(FP), CX
-	MOVQ         x_base+24(FP), DX
-	MOVQ         f_base+48(FP), BX
-	MOVQ         back_base+72(FP), SI
-
-l1:
-	CMPQ       AX, $0x00000010
-	JL         l2
-	VMOVUPS    (DX), Z1
-	VMOVUPS    (BX), Z2
-	VMOVUPS    (SI), Z3
-	VMULPS     Z2, Z1, Z1
-	VPMULLD    i9e3779b1<>+0(SB), Z0, Z4
-	VPXORD     Z1, Z4, Z4
-	VPSRLD     $0x10, Z4, Z2
-	VPXORD     Z2, Z4, Z4
-	VPMULLD    i85ebca6b<>+0(SB), Z4, Z4
-	VPSRLD     $0x0d, Z4, Z2
-	VPXORD     Z2, Z4, Z4
-	VPMULLD    ic2b2ae35<>+0(SB), Z4, Z4
-	VPSRLD     $0x10, Z4, Z2
-	VPXORD     Z2, Z4, Z4
-	VPSRLD     $0x08, Z4, Z4
-	VPADDD     i10<>+0(SB), Z0, Z0
-	VPANDD     i7fffffff<>+0(SB), Z1, Z2
-	VPANDD     i3fffff<>+0(SB), Z2, Z6
-	VPSUBD     Z6, Z2, Z5
-	VPSLLD     $0x02, Z6, Z6
-	VPCMPGTD   Z4, Z6, K1
-	VPADDD     i400000<>+0(SB), Z5, K1, Z5
-	VPMINUD    i40c00000<>+0(SB), Z5, Z5
-	VMULPS     f40000000<>+0(SB), Z2, Z6
-	VCVTTPS2DQ Z6, Z7
-	VCVTDQ2PS  Z7, Z7
-	VSUBPS     Z7, Z6, Z6
-	VMULPS     f4b800000<>+0(SB), Z6, Z6
-	VCVTDQ2PS  Z4, Z4
-	VCMPPS     $0x01, Z6, Z4, K1
-	VADDPS     f3f800000<>+0(SB), Z7, K1, Z7
-	VMULPS     f3f000000<>+0(SB), Z7, Z7
-	VPCMPUD    $0x01, i3f800000<>+0(SB), Z2, K1
-	VMOVAPS    Z7, K1, Z5
-	VPCMPUD    $0x06, i7f800000<>+0(SB), Z2, K1
-	VMOVAPS    Z2, K1, Z5
-	VPANDD     i80000000<>+0(SB), Z1, Z1
-	VPORD      Z1, Z5, Z5
-	VMULPS     Z3, Z5, Z5
-	VMOVUPS    Z5, (CX)
-	ADDQ       $0x00000040, CX
-	ADDQ       $0x00000040, DX
-	ADDQ       $0x00000040, BX
-	ADDQ       $0x00000040, SI
-	SUBQ       $0x00000010, AX
-	JMP        l1
-
-l2:
-	TESTQ      AX, AX
-	JZ         l3
-	MOVL       $0xffffffff, DI
-	BZHIL      AX, DI, DI
-	KMOVW      DI, K1
-	VMOVUPS.Z  (DX), K1, Z1
-	VMOVUPS.Z  (BX), K1, Z2
-	VMOVUPS.Z  (SI), K1, Z3
-	VMULPS     Z2, Z1, Z1
-	VPMULLD    i9e3779b1<>+0(SB), Z0, Z2
-	VPXORD     Z1, Z2, Z2
-	VPSRLD     $0x10, Z2, Z4
-	VPXORD     Z4, Z2, Z2
-	VPMULLD    i85ebca6b<>+0(SB), Z2, Z2
-	VPSRLD     $0x0d, Z2, Z4
-	VPXORD     Z4, Z2, Z2
-	VPMULLD    ic2b2ae35<>+0(SB), Z2, Z2
-	VPSRLD     $0x10, Z2, Z4
-	VPXORD     Z4, Z2, Z2
-	VPSRLD     $0x08, Z2, Z2
-	VPADDD     i10<>+0(SB), Z0, Z0
-	VPANDD     i7fffffff<>+0(SB), Z1, Z0
-	VPANDD     i3fffff<>+0(SB), Z0, Z5
-	VPSUBD     Z5, Z0, Z4
-	VPSLLD     $0x02, Z5, Z5
-	VPCMPGTD   Z2, Z5, K2
-	VPADDD     i400000<>+0(SB), Z4, K2, Z4
-	VPMINUD    i40c00000<>+0(SB), Z4, Z4
-	VMULPS     f40000000<>+0(SB), Z0, Z5
-	VCVTTPS2DQ Z5, Z6
-	VCVTDQ2PS  Z6, Z6
-	VSUBPS     Z6, Z5, Z5
-	VMULPS     f4b800000<>+0(SB), Z5, Z5
-	VCVTDQ2PS  Z2, Z2
-	VCMPPS     $0x01, Z5, Z2, K2
-	VADDPS     f3f800000<>+0(SB), Z6, K2, Z6
-	VMULPS     f3f000000<>+0(SB), Z6, Z6
-	VPCMPUD    $0x01, i3f800000<>+0(SB), Z0, K2
-	VMOVAPS    Z6, K2, Z4
-	VPCMPUD    $0x06, i7f800000<>+0(SB), Z0, K2
-	VMOVAPS    Z0, K2, Z4
-	VPANDD     i80000000<>+0(SB), Z1, Z1
-	VPORD      Z1, Z4, Z4
-	VMULPS     Z3, Z4, Z4
-	VMOVUPS    Z4, K1, (CX)
-
-l3:
-	VZEROUPPER
-	RET
 
 // func butterflyZ(a []float32, b []float32, c []float32, d []float32, h *float32, by float32)
 // Requires: AVX, AVX512F, BMI2
@@ -1413,43 +1307,45 @@ l5:
 	VZEROUPPER
 	RET
 
-// func chanceY(y []float32, x []float32, f float32, back float32, place int)
+// func chancesY(y []float32, x []float32, f []float32, back []float32, seed int)
 // Requires: AVX, AVX2
-TEXT ·chanceY(SB), NOSPLIT, $0-64
-	VBROADCASTSS f+48(FP), Y0
-	VBROADCASTSS back+52(FP), Y1
-	VPBROADCASTD place+56(FP), Y2
-	VPADDD       counting<>+0(SB), Y2, Y2
+TEXT ·chancesY(SB), NOSPLIT, $0-104
+	VPBROADCASTD seed+96(FP), Y0
+	VMOVUPS      countingY<>+0(SB), Y1
 	MOVQ         y_len+8(FP), AX
 	MOVQ         y_base+0(FP), CX
 	MOVQ         x_base+24(FP), DX
+	MOVQ         f_base+48(FP), BX
+	MOVQ         back_base+72(FP), SI
 
 l1:
 	CMPQ       AX, $0x00000008
 	JL         l2
-	VMOVUPS    (DX), Y3
-	VMULPS     Y0, Y3, Y3
-	VPMULLD    i9e3779b1<>+0(SB), Y2, Y5
+	VMOVUPS    (DX), Y2
+	VMOVUPS    (BX), Y3
+	VMOVUPS    (SI), Y4
+	VMULPS     Y3, Y2, Y2
+	VPMULLD    i9e3779b1<>+0(SB), Y1, Y5
+	VPXOR      Y0, Y5, Y5
+	VPSRLD     $0x10, Y5, Y3
 	VPXOR      Y3, Y5, Y5
-	VPSRLD     $0x10, Y5, Y4
-	VPXOR      Y4, Y5, Y5
 	VPMULLD    i85ebca6b<>+0(SB), Y5, Y5
-	VPSRLD     $0x0d, Y5, Y4
-	VPXOR      Y4, Y5, Y5
+	VPSRLD     $0x0d, Y5, Y3
+	VPXOR      Y3, Y5, Y5
 	VPMULLD    ic2b2ae35<>+0(SB), Y5, Y5
-	VPSRLD     $0x10, Y5, Y4
-	VPXOR      Y4, Y5, Y5
+	VPSRLD     $0x10, Y5, Y3
+	VPXOR      Y3, Y5, Y5
 	VPSRLD     $0x08, Y5, Y5
-	VPADDD     i8<>+0(SB), Y2, Y2
-	VPAND      i7fffffff<>+0(SB), Y3, Y4
-	VPAND      i3fffff<>+0(SB), Y4, Y7
-	VPSUBD     Y7, Y4, Y6
+	VPADDD     i8<>+0(SB), Y1, Y1
+	VPAND      i7fffffff<>+0(SB), Y2, Y3
+	VPAND      i3fffff<>+0(SB), Y3, Y7
+	VPSUBD     Y7, Y3, Y6
 	VPSLLD     $0x02, Y7, Y7
 	VPCMPGTD   Y5, Y7, Y7
 	VPAND      i400000<>+0(SB), Y7, Y7
 	VPADDD     Y7, Y6, Y6
 	VPMINUD    i40c00000<>+0(SB), Y6, Y6
-	VMULPS     f40000000<>+0(SB), Y4, Y7
+	VMULPS     f40000000<>+0(SB), Y3, Y7
 	VCVTTPS2DQ Y7, Y8
 	VCVTDQ2PS  Y8, Y8
 	VSUBPS     Y8, Y7, Y7
@@ -1460,70 +1356,92 @@ l1:
 	VADDPS     Y7, Y8, Y8
 	VMULPS     f3f000000<>+0(SB), Y8, Y8
 	VMOVAPS    i3f800000<>+0(SB), Y7
-	VPCMPGTD   Y4, Y7, Y7
+	VPCMPGTD   Y3, Y7, Y7
 	VBLENDVPS  Y7, Y8, Y6, Y6
-	VPCMPGTD   i7f800000<>+0(SB), Y4, Y7
-	VBLENDVPS  Y7, Y4, Y6, Y6
-	VPAND      i80000000<>+0(SB), Y3, Y3
-	VPOR       Y3, Y6, Y6
-	VMULPS     Y1, Y6, Y6
+	VPCMPGTD   i7f800000<>+0(SB), Y3, Y7
+	VBLENDVPS  Y7, Y3, Y6, Y6
+	VPAND      i80000000<>+0(SB), Y2, Y2
+	VPOR       Y2, Y6, Y6
+	VMULPS     Y4, Y6, Y6
 	VMOVUPS    Y6, (CX)
 	ADDQ       $0x00000020, CX
 	ADDQ       $0x00000020, DX
+	ADDQ       $0x00000020, BX
+	ADDQ       $0x00000020, SI
 	SUBQ       $0x00000008, AX
 	JMP        l1
 
 l2:
 	TESTQ      AX, AX
 	JZ         l3
-	LEAQ       tailMask<>+0(SB), BX
+	LEAQ       tailMask<>+0(SB), DI
 	NEGQ       AX
-	VMOVUPS    32(BX)(AX*4), Y3
-	VMASKMOVPS (DX), Y3, Y4
-	VMULPS     Y0, Y4, Y4
-	VPMULLD    i9e3779b1<>+0(SB), Y2, Y0
-	VPXOR      Y4, Y0, Y0
-	VPSRLD     $0x10, Y0, Y5
-	VPXOR      Y5, Y0, Y0
-	VPMULLD    i85ebca6b<>+0(SB), Y0, Y0
-	VPSRLD     $0x0d, Y0, Y5
-	VPXOR      Y5, Y0, Y0
-	VPMULLD    ic2b2ae35<>+0(SB), Y0, Y0
-	VPSRLD     $0x10, Y0, Y5
-	VPXOR      Y5, Y0, Y0
-	VPSRLD     $0x08, Y0, Y0
-	VPADDD     i8<>+0(SB), Y2, Y2
-	VPAND      i7fffffff<>+0(SB), Y4, Y2
-	VPAND      i3fffff<>+0(SB), Y2, Y6
-	VPSUBD     Y6, Y2, Y5
+	VMOVUPS    32(DI)(AX*4), Y2
+	VMASKMOVPS (DX), Y2, Y3
+	VMASKMOVPS (BX), Y2, Y4
+	VMASKMOVPS (SI), Y2, Y5
+	VMULPS     Y4, Y3, Y3
+	VPMULLD    i9e3779b1<>+0(SB), Y1, Y4
+	VPXOR      Y0, Y4, Y4
+	VPSRLD     $0x10, Y4, Y0
+	VPXOR      Y0, Y4, Y4
+	VPMULLD    i85ebca6b<>+0(SB), Y4, Y4
+	VPSRLD     $0x0d, Y4, Y0
+	VPXOR      Y0, Y4, Y4
+	VPMULLD    ic2b2ae35<>+0(SB), Y4, Y4
+	VPSRLD     $0x10, Y4, Y0
+	VPXOR      Y0, Y4, Y4
+	VPSRLD     $0x08, Y4, Y4
+	VPADDD     i8<>+0(SB), Y1, Y1
+	VPAND      i7fffffff<>+0(SB), Y3, Y0
+	VPAND      i3fffff<>+0(SB), Y0, Y6
+	VPSUBD     Y6, Y0, Y1
 	VPSLLD     $0x02, Y6, Y6
-	VPCMPGTD   Y0, Y6, Y6
+	VPCMPGTD   Y4, Y6, Y6
 	VPAND      i400000<>+0(SB), Y6, Y6
-	VPADDD     Y6, Y5, Y5
-	VPMINUD    i40c00000<>+0(SB), Y5, Y5
-	VMULPS     f40000000<>+0(SB), Y2, Y6
+	VPADDD     Y6, Y1, Y1
+	VPMINUD    i40c00000<>+0(SB), Y1, Y1
+	VMULPS     f40000000<>+0(SB), Y0, Y6
 	VCVTTPS2DQ Y6, Y7
 	VCVTDQ2PS  Y7, Y7
 	VSUBPS     Y7, Y6, Y6
 	VMULPS     f4b800000<>+0(SB), Y6, Y6
-	VCVTDQ2PS  Y0, Y0
-	VCMPPS     $0x01, Y6, Y0, Y6
+	VCVTDQ2PS  Y4, Y4
+	VCMPPS     $0x01, Y6, Y4, Y6
 	VANDPS     f3f800000<>+0(SB), Y6, Y6
 	VADDPS     Y6, Y7, Y7
 	VMULPS     f3f000000<>+0(SB), Y7, Y7
 	VMOVAPS    i3f800000<>+0(SB), Y6
-	VPCMPGTD   Y2, Y6, Y6
-	VBLENDVPS  Y6, Y7, Y5, Y5
-	VPCMPGTD   i7f800000<>+0(SB), Y2, Y6
-	VBLENDVPS  Y6, Y2, Y5, Y5
-	VPAND      i80000000<>+0(SB), Y4, Y4
-	VPOR       Y4, Y5, Y5
-	VMULPS     Y1, Y5, Y5
-	VMASKMOVPS Y5, Y3, (CX)
+	VPCMPGTD   Y0, Y6, Y6
+	VBLENDVPS  Y6, Y7, Y1, Y1
+	VPCMPGTD   i7f800000<>+0(SB), Y0, Y6
+	VBLENDVPS  Y6, Y0, Y1, Y1
+	VPAND      i80000000<>+0(SB), Y3, Y3
+	VPOR       Y3, Y1, Y1
+	VMULPS     Y5, Y1, Y1
+	VMASKMOVPS Y1, Y2, (CX)
 
 l3:
 	VZEROUPPER
 	RET
+
+DATA countingY<>+0(SB)/4, $0x00000000
+DATA countingY<>+4(SB)/4, $0x00000001
+DATA countingY<>+8(SB)/4, $0x00000002
+DATA countingY<>+12(SB)/4, $0x00000003
+DATA countingY<>+16(SB)/4, $0x00000004
+DATA countingY<>+20(SB)/4, $0x00000005
+DATA countingY<>+24(SB)/4, $0x00000006
+DATA countingY<>+28(SB)/4, $0x00000007
+DATA countingY<>+32(SB)/4, $0x00000008
+DATA countingY<>+36(SB)/4, $0x00000009
+DATA countingY<>+40(SB)/4, $0x0000000a
+DATA countingY<>+44(SB)/4, $0x0000000b
+DATA countingY<>+48(SB)/4, $0x0000000c
+DATA countingY<>+52(SB)/4, $0x0000000d
+DATA countingY<>+56(SB)/4, $0x0000000e
+DATA countingY<>+60(SB)/4, $0x0000000f
+GLOBL countingY<>(SB), RODATA|NOPTR, $64
 
 DATA i8<>+0(SB)/4, $0x00000008
 DATA i8<>+4(SB)/4, $0x00000008
@@ -1542,124 +1460,6 @@ DATA i8<>+52(SB)/4, $0x00000008
 DATA i8<>+56(SB)/4, $0x00000008
 DATA i8<>+60(SB)/4, $0x00000008
 GLOBL i8<>(SB), RODATA|NOPTR, $64
-
-// func chancesY(y []float32, x []float32, f []float32, back []float32, place int)
-// Requires: AVX, AVX2
-TEXT ·chancesY(SB), NOSPLIT, $0-104
-	VPBROADCASTD place+96(FP), Y0
-	VPADDD       counting<>+0(SB), Y0, Y0
-	MOVQ         y_len+8(FP), AX
-	MOVQ         y_base+0(FP), CX
-	MOVQ         x_base+24(FP), DX
-	MOVQ         f_base+48(FP), BX
-	MOVQ         back_base+72(FP), SI
-
-l1:
-	CMPQ       AX, $0x00000008
-	JL         l2
-	VMOVUPS    (DX), Y1
-	VMOVUPS    (BX), Y2
-	VMOVUPS    (SI), Y3
-	VMULPS     Y2, Y1, Y1
-	VPMULLD    i9e3779b1<>+0(SB), Y0, Y4
-	VPXOR      Y1, Y4, Y4
-	VPSRLD     $0x10, Y4, Y2
-	VPXOR      Y2, Y4, Y4
-	VPMULLD    i85ebca6b<>+0(SB), Y4, Y4
-	VPSRLD     $0x0d, Y4, Y2
-	VPXOR      Y2, Y4, Y4
-	VPMULLD    ic2b2ae35<>+0(SB), Y4, Y4
-	VPSRLD     $0x10, Y4, Y2
-	VPXOR      Y2, Y4, Y4
-	VPSRLD     $0x08, Y4, Y4
-	VPADDD     i8<>+0(SB), Y0, Y0
-	VPAND      i7fffffff<>+0(SB), Y1, Y2
-	VPAND      i3fffff<>+0(SB), Y2, Y6
-	VPSUBD     Y6, Y2, Y5
-	VPSLLD     $0x02, Y6, Y6
-	VPCMPGTD   Y4, Y6, Y6
-	VPAND      i400000<>+0(SB), Y6, Y6
-	VPADDD     Y6, Y5, Y5
-	VPMINUD    i40c00000<>+0(SB), Y5, Y5
-	VMULPS     f40000000<>+0(SB), Y2, Y6
-	VCVTTPS2DQ Y6, Y7
-	VCVTDQ2PS  Y7, Y7
-	VSUBPS     Y7, Y6, Y6
-	VMULPS     f4b800000<>+0(SB), Y6, Y6
-	VCVTDQ2PS  Y4, Y4
-	VCMPPS     $0x01, Y6, Y4, Y6
-	VANDPS     f3f800000<>+0(SB), Y6, Y6
-	VADDPS     Y6, Y7, Y7
-	VMULPS     f3f000000<>+0(SB), Y7, Y7
-	VMOVAPS    i3f800000<>+0(SB), Y6
-	VPCMPGTD   Y2, Y6, Y6
-	VBLENDVPS  Y6, Y7, Y5, Y5
-	VPCMPGTD   i7f800000<>+0(SB), Y2, Y6
-	VBLENDVPS  Y6, Y2, Y5, Y5
-	VPAND      i80000000<>+0(SB), Y1, Y1
-	VPOR       Y1, Y5, Y5
-	VMULPS     Y3, Y5, Y5
-	VMOVUPS    Y5, (CX)
-	ADDQ       $0x00000020, CX
-	ADDQ       $0x00000020, DX
-	ADDQ       $0x00000020, BX
-	ADDQ       $0x00000020, SI
-	SUBQ       $0x00000008, AX
-	JMP        l1
-
-l2:
-	TESTQ      AX, AX
-	JZ         l3
-	LEAQ       tailMask<>+0(SB), DI
-	NEGQ       AX
-	VMOVUPS    32(DI)(AX*4), Y1
-	VMASKMOVPS (DX), Y1, Y2
-	VMASKMOVPS (BX), Y1, Y3
-	VMASKMOVPS (SI), Y1, Y4
-	VMULPS     Y3, Y2, Y2
-	VPMULLD    i9e3779b1<>+0(SB), Y0, Y3
-	VPXOR      Y2, Y3, Y3
-	VPSRLD     $0x10, Y3, Y5
-	VPXOR      Y5, Y3, Y3
-	VPMULLD    i85ebca6b<>+0(SB), Y3, Y3
-	VPSRLD     $0x0d, Y3, Y5
-	VPXOR      Y5, Y3, Y3
-	VPMULLD    ic2b2ae35<>+0(SB), Y3, Y3
-	VPSRLD     $0x10, Y3, Y5
-	VPXOR      Y5, Y3, Y3
-	VPSRLD     $0x08, Y3, Y3
-	VPADDD     i8<>+0(SB), Y0, Y0
-	VPAND      i7fffffff<>+0(SB), Y2, Y0
-	VPAND      i3fffff<>+0(SB), Y0, Y6
-	VPSUBD     Y6, Y0, Y5
-	VPSLLD     $0x02, Y6, Y6
-	VPCMPGTD   Y3, Y6, Y6
-	VPAND      i400000<>+0(SB), Y6, Y6
-	VPADDD     Y6, Y5, Y5
-	VPMINUD    i40c00000<>+0(SB), Y5, Y5
-	VMULPS     f40000000<>+0(SB), Y0, Y6
-	VCVTTPS2DQ Y6, Y7
-	VCVTDQ2PS  Y7, Y7
-	VSUBPS     Y7, Y6, Y6
-	VMULPS     f4b800000<>+0(SB), Y6, Y6
-	VCVTDQ2PS  Y3, Y3
-	VCMPPS     $0x01, Y6, Y3, Y6
-	VANDPS     f3f800000<>+0(SB), Y6, Y6
-	VADDPS     Y6, Y7, Y7
-	VMULPS     f3f000000<>+0(SB), Y7, Y7
-	VMOVAPS    i3f800000<>+0(SB), Y6
-	VPCMPGTD   Y0, Y6, Y6
-	VBLENDVPS  Y6, Y7, Y5, Y5
-	VPCMPGTD   i7f800000<>+0(SB), Y0, Y6
-	VBLENDVPS  Y6, Y0, Y5, Y5
-	VPAND      i80000000<>+0(SB), Y2, Y2
-	VPOR       Y2, Y5, Y5
-	VMULPS     Y4, Y5, Y5
-	VMASKMOVPS Y5, Y1, (CX)
-
-l3:
-	VZEROUPPER
-	RET
 
 // func butterflyY(a []float32, b []float32, c []float32, d []float32, h *float32, by float32)
 // Requires: AVX

@@ -85,10 +85,11 @@ type rounding struct {
 	to          uint64
 	most, all   uint64
 	off, choice *tensor.Tensor
+	draw        *tensor.Tensor // of kernels.Noise
 	grain       kernels.Grain
 	kept        int // the place of the greatest magnitude in choice, 0 where it is that of now
 
-	rows, width, each, matrices, bands int
+	rows, width, each, matrices, bands, site int
 }
 
 // Blocks that a warp has at once where all of a matrix shares a scale.
@@ -109,6 +110,10 @@ func (x *issue) roundingOf(t *tensor.Tensor, product, operand int, choice *tenso
 	r := rounding{of: t, grain: first, choice: choice, rows: t.Rows(), width: lastDim(t), each: t.Rows()}
 	if operand == 1 {
 		r.grain = second
+	}
+	if r.grain.Chance {
+		n, draw := kernels.NoiseOf(x.c, product)
+		r.site, r.draw = int(n.Site), draw
 	}
 	if p.Delayed && choice != nil {
 		r.kept = kernels.KeptAt(product)[operand]
@@ -173,7 +178,7 @@ func (x *issue) low(name string, r *rounding, g grid) {
 	}
 	high, broad := r.sides()
 	n := r.grain.Number
-	x.launch(name, g, r.of, r.to, r.most, r.all, orNil(r.off), orNil(r.choice), r.rows, r.width, r.each, r.matrices,
-		r.bands, high, broad, r.grain.Whole(), r.grain.Mixed, r.grain.Chance, int(r.grain.Scale), r.kept, n.Mantissa,
-		n.Least, n.Top, float64(n.Most))
+	x.launch(name, g, r.of, r.to, r.most, r.all, orNil(r.off), orNil(r.choice), orNil(r.draw), r.rows, r.width,
+		r.each, r.matrices, r.bands, high, broad, r.grain.Whole(), r.grain.Mixed, r.grain.Chance, int(r.grain.Scale), r.kept, n.Mantissa,
+		n.Least, n.Top, r.site, float64(n.Most))
 }

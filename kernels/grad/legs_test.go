@@ -140,7 +140,7 @@ func given() map[string]*tensor.Tensor {
 			2),
 		"pos":  tensor.Of(tensor.I32, []int32{0, 1, 0, 1, 2, 3}, 6),
 		"at":   tensor.Of(tensor.I32, []int32{1, 0, -1}, 3),
-		"mark": tensor.Of(tensor.I32, []int32{1, 0, 1, 1, 0, 1}, 6)}
+		"mark": tensor.Of(tensor.I32, []int32{1, 0, 1, 1, 0, 1}, 6), DrawOf: tensor.Of(tensor.I64, []int64{77}, 1)}
 }
 
 // wants runs a rule with gradients of some of its operands wanted: the result's product with fixed numbers,

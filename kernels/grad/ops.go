@@ -53,7 +53,7 @@ func init() {
 	opLinear = &Op{Name: "linear", Kernel: kernels.Linear, VJP: linearVJP}
 	opLowDX = &Op{Name: "low_linear_dx", Kernel: kernels.LowLinearDX}
 	opLowDW = &Op{Name: "low_linear_dw", Kernel: kernels.LowLinearDW}
-	opLow = &Op{Name: "low_linear", Kernel: kernels.LowLinear, VJP: linearVJP}
+	opLow = &Op{Name: "low_linear", Kernel: kernels.LowLinear, VJP: linearVJP, Args: 4}
 }
 
 // Linear is x·wᵀ + bias; bias may be nil. Shapes: x [t k], w [n k], bias [n] -> [t n].
@@ -67,7 +67,7 @@ func (t *Tape) LowLinear(x, w, bias *Value, precision int) *Value {
 	if precision == 0 {
 		return t.Linear(x, w, bias)
 	}
-	return t.linear(opLow, kernels.Attr{I: [4]int{0, precision}}, x, w, bias, t.state(w, precision))
+	return t.linear(opLow, kernels.Attr{I: [4]int{0, precision}}, x, w, bias, t.noisy(precision, t.state(w, precision))...)
 }
 
 func (t *Tape) linear(op *Op, at kernels.Attr, x, w, bias *Value, choice ...*Value) *Value {
@@ -89,17 +89,17 @@ func (t *Tape) linear(op *Op, at kernels.Attr, x, w, bias *Value, choice ...*Val
 func linearVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, len(n.In))
 	d, x, w := dy[0], n.In[0], n.In[1]
-	dx, dw, choice := opLinearDX, opLinearDW, []*Value(nil)
+	at, dx, dw, choice := n.Attr, opLinearDX, opLinearDW, []*Value(nil)
 	if n.Op == opLow {
-		dx, dw, choice = opLowDX, opLowDW, n.In[3:]
+		dx, dw, choice, at.I[3] = opLowDX, opLowDW, n.In[3:], t.site(w)
 	}
 	if leg(0) {
 		w, d, p := t.product(w, d, "nk", "tn", "tk")
-		g[0] = t.one(dx, n.Attr, d.DType, x.Shape, p, append([]*Value{d, w}, choice...)...)
+		g[0] = t.one(dx, at, d.DType, x.Shape, p, append([]*Value{d, w}, choice...)...)
 	}
 	if leg(1) {
 		d, x, p := t.product(d, x, "tn", "tk", "nk")
-		g[1] = t.one(dw, n.Attr, tensor.F32, w.Shape, p, append([]*Value{d, x}, choice...)...)
+		g[1] = t.one(dw, at, tensor.F32, w.Shape, p, append([]*Value{d, x}, choice...)...)
 		if len(choice) > 0 && choice[0] != nil && leg(3) {
 			g[3] = t.stateGrad(n.Attr, x, t.to(w, p.dual()), d, choice[0], nil)
 		}

@@ -48,16 +48,18 @@ func (t *Tape) LowGrouped(x, w, off *Value, precision int) *Value {
 		return t.GroupedLinear(x, w, off)
 	}
 	w, x, p := t.groupedProduct(w, x, "gnk", "tk", "tn", off, w.Place.Cuts(0))
-	low := t.rounding(precision, t.state(w, precision))
-	return t.one(opLowGrouped, kernels.Attr{I: [4]int{0, precision}}, x.DType, []int{x.Shape[0], w.Shape[1]}, p,
-		low(x, off, kernels.OperandsForward, 0), low(w, nil, kernels.OperandsForward, 1), off, t.state(w, precision))
+	at := kernels.Attr{I: [4]int{0, precision}}
+	low, more := t.rounding(at, t.state(w, precision)), t.noisy(precision, t.state(w, precision))
+	return t.one(opLowGrouped, at, x.DType, []int{x.Shape[0], w.Shape[1]}, p,
+		append([]*Value{low(x, off, kernels.OperandsForward, 0), low(w, nil, kernels.OperandsForward, 1), off}, more...)...)
 }
 
-// rounding makes the first or the second operand of a product as it is multiplied, if the choice has it.
-func (t *Tape) rounding(precision int, choice *Value) func(x, off *Value, product, operand int) *Value {
+// rounding makes the first or the second operand of a product as it is multiplied, if the choice has it; more is the
+// choice, and what a gradient is drawn by.
+func (t *Tape) rounding(at kernels.Attr, more ...*Value) func(x, off *Value, product, operand int) *Value {
 	return func(x, off *Value, product, operand int) *Value {
-		return t.one(opRounded, kernels.Attr{I: [4]int{product, precision, operand}}, x.DType, x.Shape, x.Place, x,
-			off, choice)
+		at.I[0], at.I[2] = product, operand
+		return t.one(opRounded, at, x.DType, x.Shape, x.Place, append([]*Value{x, off}, more...)...)
 	}
 }
 
@@ -94,9 +96,10 @@ func (t *Tape) lowError(at kernels.Attr, x, w, dy, choice, off *Value) *Value {
 
 // lowGroupedVJP is the gradient of a linear layer per group whose operands are rounded: rounding passes it on as it is.
 func lowGroupedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
-	g := make([]*Value, 4)
+	g, at := make([]*Value, len(n.In)), n.Attr
 	x, w, off, choice := n.In[0].Node.In[0], n.In[1].Node.In[0], n.In[2], n.In[3]
-	groups, low := w.Place.Cuts(0), t.rounding(n.Attr.I[1], choice)
+	at.I[3] = t.site(w)
+	groups, low := w.Place.Cuts(0), t.rounding(at, n.In[3:]...)
 	if leg(0) {
 		w, d, p := t.groupedProduct(w, dy[0], "gnk", "tn", "tk", off, groups)
 		g[0] = t.one(opGroupedDX, kernels.Attr{}, d.DType, x.Shape, p, low(d, off, kernels.OperandsDX, 0),

@@ -1,6 +1,7 @@
 package grad
 
 import (
+	"hash/fnv"
 	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
@@ -176,6 +177,32 @@ func (t *Tape) state(w *Value, precision int) *Value {
 		return t.scales(w)
 	}
 	return t.choice(w)
+}
+
+// noisy appends what gradients of a precision that rounds them by chance are drawn by: a number of the microbatch.
+func (t *Tape) noisy(precision int, in ...*Value) []*Value {
+	if t.NoGrad || !kernels.Precisions[precision].Grad.Chance {
+		return in
+	}
+	return append(in, t.Data(DrawOf, tensor.I64, 1))
+}
+
+// DrawOf is the data that noise is counted from, a number that names seed, step and microbatch.
+const DrawOf = "draw"
+
+// Site tells what is drawn for a parameter from what is for others, in every plan alike.
+func Site(name string) int {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return int(h.Sum32() >> 1)
+}
+
+// site is that of a weight; 0 is one that is computed.
+func (t *Tape) site(w *Value) int {
+	if of := t.leaf(w); of != nil {
+		return Site(of.Name)
+	}
+	return 0
 }
 
 // ChoiceSuffix ends the names of choices behind those of weights.

@@ -66,8 +66,8 @@ func lowCases() []Case {
 		for _, s := range [][3]int{{1, 1, 1}, {5, 7, 40}, {3, 130, 260}, {150, 33, 129}, {0, 3, 4}, {4, 5, 0}} {
 			m, n, k := s[0], s[1], s[2]
 			name := fmt.Sprintf("%s-%dx%dx%d", kernels.Precisions[p].Name, m, n, k)
-			at := func(add bool) (a kernels.Attr) {
-				if a.I[1] = p; add {
+			at := func(site int, add bool) (a kernels.Attr) {
+				if a.I[1], a.I[3] = p, site; add {
 					a.I[0] = kernels.Accumulate
 				}
 				return a
@@ -75,18 +75,21 @@ func lowCases() []Case {
 			l = append(l, Case{Op: kernels.LowLinear, Name: name, Tol: 4e-6, Why: sumWhy,
 				Call: func(g *gen) *kernels.Call {
 					return &kernels.Call{In: tensors{g.uneven(m, k), g.uneven(n, k), g.act(n)},
-						Out: tensors{g.raw(g.a, m, n)}, Attr: at(false)}
+						Out: tensors{g.raw(g.a, m, n)}, Attr: at(0, false)}
 				}}, Case{Op: kernels.LowLinearDX, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(n, k)},
-					Out: tensors{g.raw(g.a, m, k)}, Attr: at(false)}
+				return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(n, k), nil, g.draw()},
+					Out: tensors{g.raw(g.a, m, k)}, Attr: at(12345, false)}
 			}}, Case{Op: kernels.LowLinearDW, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(m, k)}, Out: tensors{g.f32(n, k)},
-					Attr: at(true)}
+				return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(m, k), nil, g.draw()},
+					Out: tensors{g.f32(n, k)}, Attr: at(12345, true)}
 			}})
 		}
 	}
 	return l
 }
+
+// draw is what noise is counted from.
+func (g *gen) draw() *tensor.Tensor { return tensor.Of(tensor.I64, []int64{int64(g.Uint64())}, 1) }
 
 // uneven are numbers of which a tenth is far smaller, one in a hundred a hundred times as large, and a tenth 0.
 func (g *gen) uneven(shape ...int) *tensor.Tensor {

@@ -61,7 +61,8 @@ func narrowCase(n int, overflow float64) Case {
 	return Case{Op: kernels.AdamWNarrow, Name: fmt.Sprint(n, "-", overflow), Tol: 8e-3, Why: "a number of bf16",
 		Call: func(g *gen) *kernels.Call {
 			return &kernels.Call{In: tensors{g.f32(n),
-				g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03, 0.7), g.f64(3, 0.5, overflow)},
+				g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03, 0.7, 4e9, 77, float64(n%3*5), 31),
+				g.f64(3, 0.5, overflow)},
 				Out: tensors{g.f32(n), g.normal(tensor.BF16, 1, n), narrow(g.positive(n)), g.raw(g.a, n)}}
 		}}
 }

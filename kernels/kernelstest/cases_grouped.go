@@ -87,10 +87,11 @@ func roundedCases() (l []Case) {
 			l = append(l, Case{Op: kernels.Rounded, Name: name + " of groups", Tol: 1e-6,
 				Why: "one product and rounding", Call: func(g *gen) *kernels.Call {
 					off := tensor.Of(tensor.I32, []int32{3, 3, 8, 45, 45, 66}, 6)
-					return &kernels.Call{In: tensors{g.uneven(70, 37), off}, Out: tensors{g.raw(g.a, 70, 37)}, Attr: at}
+					return &kernels.Call{In: tensors{g.uneven(70, 37), off, nil, g.draw()},
+						Out: tensors{g.raw(g.a, 70, 37)}, Attr: at}
 				}}, Case{Op: kernels.Rounded, Name: name, Tol: 1e-6, Why: "one product and rounding",
 				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.uneven(3, 35, 130)}, Out: tensors{g.raw(g.a, 3, 35,
+					return &kernels.Call{In: tensors{g.uneven(3, 35, 130), nil, nil, g.draw()}, Out: tensors{g.raw(g.a, 3, 35,
 						130)}, Attr: at}
 				}})
 		}

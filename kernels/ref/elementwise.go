@@ -60,15 +60,6 @@ func fill(c *kernels.Call) {
 
 func addTo(c *kernels.Call) { storeOrAdd(c.Out[0], load(c.In[0]), c.Attr.I[0]) }
 
-const golden = 0x9E3779B97F4A7C15 // SplitMix64's increment
-
-// mix is the finaliser of SplitMix64.
-func mix(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
-	z = (z ^ z>>27) * 0x94D049BB133111EB
-	return z ^ z>>31
-}
-
 // dropout sets y[i,e] = 0 with probability p = F[0], and x[i,e]/(1−p) otherwise. The chance is a hash of the row's key,
 // the site I[0] and the element's place in its row, so that it depends on the sample and on nothing else.
 func dropout(c *kernels.Call) {
@@ -76,9 +67,9 @@ func dropout(c *kernels.Call) {
 	x, key := load(c.In[0]), c.In[1].I64()
 	for i, k := range key {
 		row := x[i*len(x)/len(key) : (i+1)*len(x)/len(key)]
-		seed := mix(uint64(k) + (uint64(c.Attr.I[0])+1)*golden)
+		seed := kernels.SplitMix(uint64(k) + (uint64(c.Attr.I[0])+1)*kernels.Golden)
 		for e := range row {
-			if u := float64(mix(seed+uint64(e)*golden)>>40) / (1 << 24); u >= p {
+			if u := float64(kernels.SplitMix(seed+uint64(e)*kernels.Golden)>>40) / (1 << 24); u >= p {
 				row[e] /= 1 - p
 			} else {
 				row[e] = 0

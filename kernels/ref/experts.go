@@ -327,8 +327,8 @@ func zLossBwd(c *kernels.Call) {
 func jitter(c *kernels.Call) {
 	x, key, d := load(c.In[0]), c.In[1].I64(), lastDim(c.In[0])
 	for i := range x {
-		seed := mix(uint64(key[i/d]) + (uint64(c.Attr.I[0])+1)*golden)
-		u := float64(mix(seed+uint64(i%d)*golden)>>40) / (1 << 24)
+		seed := kernels.SplitMix(uint64(key[i/d]) + (uint64(c.Attr.I[0])+1)*kernels.Golden)
+		u := float64(kernels.SplitMix(seed+uint64(i%d)*kernels.Golden)>>40) / (1 << 24)
 		x[i] *= 1 + c.Attr.F[0]*(2*u-1)
 	}
 	store(c.Out[0], x)

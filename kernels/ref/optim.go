@@ -23,11 +23,12 @@ func adamW(c *kernels.Call) { adamWOf(c, store) }
 
 // adamWNarrow keeps moments in bf16.
 func adamWNarrow(c *kernels.Call) {
-	g := c.In[0].F32()
+	h, half := c.In[1].F64(), 0
 	adamWOf(c, func(t *tensor.Tensor, v []float64) {
 		for i, x := range v {
-			t.U16()[i] = kernels.StochasticRound16(float32(x), math.Float32bits(g[i]))
+			t.U16()[i] = kernels.StochasticRound16(float32(x), kernels.HyperNoise(h, i)>>half)
 		}
+		half = 16
 	})
 }
 

@@ -42,7 +42,7 @@ func roundMatrices(c *kernels.Call) {
 	for _, rows := range kernels.Matrices(c) {
 		part := tensor.Make(c.In[0].DType, rows[1]-rows[0], width)
 		store(part, x[rows[0]*width:rows[1]*width])
-		copy(out[rows[0]*width:], load(rounded(part, kernels.OperandOf(c))))
+		copy(out[rows[0]*width:], load(rounded(part, kernels.OperandOf(c).From(rows[0]))))
 	}
 	store(c.Out[0], out)
 }
@@ -89,7 +89,7 @@ func roundedOf(t *tensor.Tensor, g kernels.Grain, most *float32) *tensor.Tensor 
 			for _, i := range block {
 				x := wide[i] * by
 				if g.Chance {
-					x = g.Number.StochasticRound(x, i)
+					x = g.Number.StochasticRound(x, kernels.NoiseAt(g.Noise.Row(i/width), i%width))
 				} else {
 					x = g.Number.Nearest(x)
 				}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -34,6 +35,20 @@ type Region struct {
 
 // Whole is a parameter as one rank alone holds it.
 func Whole(p *grad.Param) Region { return Region{To: p.Shape[0]} }
+
+// Place says in hyper-parameters of an update where the region's numbers lie in the whole tensor, for what rounds them by
+// chance: no plan changes that. Of a tensor that is cut along two axes behind the first it is what the last one says.
+func (g Region) Place(p *grad.Param, h []float64) {
+	run, pitch, first := 0, 0, 0
+	for axis, n := range p.Shape {
+		iv := g.Intervals(p)[axis]
+		first = first*n + iv[0]
+		if run, pitch = run*p.Local[axis], pitch*n; axis > 0 && p.Local[axis] < n {
+			run, pitch = p.Local[axis], n
+		}
+	}
+	h[kernels.HyperFirst], h[kernels.HyperRun], h[kernels.HyperPitch] = float64(first), float64(run), float64(pitch)
+}
 
 // Intervals is the region as half-open intervals, one an axis of the logical tensor; rows of padding are no part of it.
 func (g Region) Intervals(p *grad.Param) [][2]int {
@@ -146,7 +161,7 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	}
 	h := fnv.New64a()
 	h.Write([]byte(p.Name))
-	key := mix(seed ^ h.Sum64())
+	key := kernels.SplitMix(seed ^ h.Sum64())
 	eachShare(g.Intervals(p), p.Shape, dst, func(from int, dst []float32) {
 		for i := range dst {
 			dst[i] = float32(value(normal(key, uint64(from+i))))
@@ -199,18 +214,11 @@ func fill32(dst []float32, v float32) {
 	}
 }
 
-// mix is SplitMix64's finaliser.
-func mix(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
 // normal is the i-th value of a stream: Box and Muller's transform of two counter-based uniforms.
 func normal(key, i uint64) float64 {
 	pair := i / 2
-	a := mix(key + (2*pair+1)*0x9e3779b97f4a7c15)
-	b := mix(key + (2*pair+2)*0x9e3779b97f4a7c15)
+	a := kernels.SplitMix(key + (2*pair+1)*0x9e3779b97f4a7c15)
+	b := kernels.SplitMix(key + (2*pair+2)*0x9e3779b97f4a7c15)
 	r := math.Sqrt(-2 * math.Log((float64(a>>11)+0.5)/(1<<53)))
 	phi := 2 * math.Pi * float64(b>>11) / (1 << 53)
 	if i%2 == 0 {

@@ -8,6 +8,7 @@ type Microbatch struct {
 	Weights                 []float32 // of each token's loss; they sum to 1 over the global batch
 	Cu                      []int32   // sequence borders, from 0 to the number of tokens
 	Keys                    []int64   // identify rows for dropout; nil without
+	Draw                    uint64    // what noise of the microbatch is counted from
 	// Images of the microbatch, whose features take the places of tokens with id -1.
 	Images Images
 	More   map[string]any // what other modalities of the model read, by name

@@ -1,15 +1,10 @@
 package noise
 
-import "math"
+import (
+	"math"
 
-const golden = 0x9E3779B97F4A7C15 // SplitMix64's increment
-
-// mix is SplitMix64's finaliser (doi:10.1145/2714064.2660195).
-func mix(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
-	z = (z ^ z>>27) * 0x94D049BB133111EB
-	return z ^ z>>31
-}
+	"github.com/lfactor/lfactor/kernels"
+)
 
 // Key counts random numbers from a sample: number e of draw d is a hash of (sample, d, e) and of nothing
 // else, so that no plan, order or restart changes it. It is the hash of the Dropout operation.
@@ -19,7 +14,9 @@ type Key struct {
 }
 
 // Word is number e of the key as 64 random bits: mix(mix(Sample + (Draw+1)·0x9E3779B97F4A7C15) + e·0x9E3779B97F4A7C15).
-func (k Key) Word(e uint64) uint64 { return mix(mix(k.Sample+(k.Draw+1)*golden) + e*golden) }
+func (k Key) Word(e uint64) uint64 {
+	return kernels.SplitMix(kernels.SplitMix(k.Sample+(k.Draw+1)*kernels.Golden) + e*kernels.Golden)
+}
 
 // Uniform is number e in (0, 1): the top 53 bits of the word, plus one half, over 2⁵³.
 func (k Key) Uniform(e uint64) float64 { return (float64(k.Word(e)>>11) + 0.5) / (1 << 53) }

@@ -7,52 +7,30 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// chance emits y = q(x·f)·back with q rounding to numbers of e2m1 by chance, as kernels.Number.Chance;
-// place is that of the first number, and the second one has factors for each.
+// chance emits y = q(x·f)·back with q rounding to numbers of e2m1 by chance, as kernels.Number.StochasticRound by
+// kernels.NoiseAt.
 func (e *emitter) chance() {
-	e.beginMove("chance", "func(y, x []float32, f, back float32, place int)",
+	e.beginMove("chances", "func(y, x, f, back []float32, seed int)",
 		"is y = q(x·f)·back, with q to numbers of e2m1 by chance.")
-	f, back, place := e.float("f"), e.float("back"), e.placesFrom()
-	e.each(1, []string{"y", "x"}, func(m []Mem, _ int, masked bool) {
-		x := e.load(m[1], masked)
-		VMULPS(f, x, x)
-		x = e.byChance(x, place)
-		VMULPS(back, x, x)
-		e.store(x, m[0], masked)
-	})
-	e.end()
-	e.beginMove("chances", "func(y, x, f, back []float32, place int)",
-		"is y = q(x·f)·back, with q to numbers of e2m1 by chance.")
-	place = e.placesFrom()
-	e.each(1, []string{"y", "x", "f", "back"}, func(m []Mem, _ int, masked bool) {
-		x, f, back := e.load(m[1], masked), e.load(m[2], masked), e.load(m[3], masked)
-		VMULPS(f, x, x)
-		x = e.byChance(x, place)
-		VMULPS(back, x, x)
-		e.store(x, m[0], masked)
-	})
-	e.end()
-}
-
-var counting *Mem
-
-// placesFrom are the lanes' places, beginning at the parameter.
-func (e *emitter) placesFrom() vec {
-	if counting == nil {
-		m := GLOBL("counting", RODATA|NOPTR)
-		for i := range 16 {
-			DATA(4*i, U32(uint32(i)))
-		}
-		counting = &m
+	counting := GLOBL("counting"+e.suffix, RODATA|NOPTR)
+	for i := range 16 {
+		DATA(4*i, U32(uint32(i)))
 	}
-	b, err := Param("place").Resolve()
+	b, err := Param("seed").Resolve()
 	if err != nil {
 		panic(err)
 	}
-	v := e.vec()
-	VPBROADCASTD(b.Addr, v)
-	VPADDD(*counting, v, v)
-	return v
+	seed, place := e.vec(), e.vec()
+	VPBROADCASTD(b.Addr, seed)
+	VMOVUPS(counting, place)
+	e.each(1, []string{"y", "x", "f", "back"}, func(m []Mem, _ int, masked bool) {
+		x, f, back := e.load(m[1], masked), e.load(m[2], masked), e.load(m[3], masked)
+		VMULPS(f, x, x)
+		x = e.byChance(x, seed, place)
+		VMULPS(back, x, x)
+		e.store(x, m[0], masked)
+	})
+	e.end()
 }
 
 // shifted is x ^ x>>n, of integers.
@@ -70,11 +48,11 @@ func (e *emitter) xor(y Op, x vec) {
 	}
 }
 
-// byChance rounds x, and moves the places on by a vector.
-func (e *emitter) byChance(x, place vec) vec {
+// byChance rounds x by the noise of places, and moves these on by a vector.
+func (e *emitter) byChance(x, seed, place vec) vec {
 	a, h, t, small := e.vec(), e.vec(), e.vec(), e.vec()
 	VPMULLD(integer(0x9e3779b1), place, h)
-	e.xor(x, h)
+	e.xor(seed, h)
 	e.shifted(h, 16)
 	VPMULLD(integer(0x85ebca6b), h, h)
 	e.shifted(h, 13)

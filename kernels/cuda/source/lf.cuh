@@ -287,6 +287,16 @@ LF_DEV double uniform(u64 key, i64 draw, i64 element) {
   return (double)(mix64(seed + (u64)element * LF_GOLDEN) >> 40) * 0x1p-24;
 }
 
+// kernels.NoiseAt.
+LF_DEV u32 noise_at(u32 seed, u64 place) {
+  u32 u = seed ^ (u32)place * 0x9e3779b1u;
+  u ^= u >> 16;
+  u *= 0x85ebca6bu;
+  u ^= u >> 13;
+  u *= 0xc2b2ae35u;
+  return u ^ u >> 16;
+}
+
 // The last sequence that begins at or before row, of cu[c+1].
 LF_DEV i64 sequence_of(const i32* cu, i64 c, i64 row) {
   i64 lo = 0, hi = c; // cu[lo] <= row, or there is none

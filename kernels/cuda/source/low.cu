@@ -9,7 +9,8 @@ struct Low {
   float *most, *all;   // the greatest magnitudes of blocks, and of matrices; infinity where a number is not finite
   const i32* off;      // rows of matrices, or none: all have each
   const float* choice; // where [0] > 0 nothing is rounded; or none
-  i64 rows, width, each, matrices, bands, high, broad, whole, mixed, chance, rule, kept, mantissa, least, top;
+  const i64* draw;     // of kernels.Noise; or none
+  i64 rows, width, each, matrices, bands, high, broad, whole, mixed, chance, rule, kept, mantissa, least, top, site;
   double greatest;
 };
 
@@ -183,14 +184,10 @@ LF_DEV float low_nearest(const Low& a, float x) {
   return copysignf(m < most ? m : most, x);
 }
 
-// Number.Chance.
-LF_DEV float low_chance(const Low& a, float x, u32 place) {
-  u32 u = bits_of(x), m = u & 0x7fffffff, sign = u & 0x80000000;
+// Number.StochasticRound.
+LF_DEV float low_chance(const Low& a, float x, u32 noise) {
+  u32 u = bits_of(x), m = u & 0x7fffffff, sign = u & 0x80000000, h = noise >> 8;
   if (m > 0x7f800000) return x;
-  u32 h = u ^ place * 0x9e3779b1u;
-  h = (h ^ h >> 16) * 0x85ebca6bu;
-  h = (h ^ h >> 13) * 0xc2b2ae35u;
-  h = (h ^ h >> 16) >> 8;
   if ((i64)(m >> 23) - 127 < a.least) {
     float s = of_bits(m) * power_of(a.mantissa - a.least), low = (float)(u32)s;
     if ((float)h < (s - low) * 16777216.f) low++;
@@ -202,9 +199,15 @@ LF_DEV float low_chance(const Low& a, float x, u32 place) {
   return of_bits((m < most ? m : most) | sign);
 }
 
-LF_DEV float low_number(const Low& a, float v, float by, float back, i64 place) {
+// kernels.Noise.Row, of a row.
+LF_DEV u32 row_noise(const Low& a, i64 row) {
+  u64 of = mix64((a.draw ? (u64)a.draw[0] : 0) + (u64)a.site * LF_GOLDEN);
+  return (u32)(mix64(of + (u64)(row + 1) * LF_GOLDEN) >> 32);
+}
+
+LF_DEV float low_number(const Low& a, float v, float by, float back, i64 row, i64 column) {
   v *= by;
-  return (a.chance ? low_chance(a, v, (u32)place) : low_nearest(a, v)) * back;
+  return (a.chance ? low_chance(a, v, noise_at(row_noise(a, row), (u64)column)) : low_nearest(a, v)) * back;
 }
 
 template <class T> LF_DEV void low_round(const Low& a) {
@@ -224,14 +227,14 @@ template <class T> LF_DEV void low_round(const Low& a) {
   for (i64 j = from + lane; j < to; j += 32)
     if (a.high == 1) {
       i64 i = at.from * a.width + j;
-      st<T>(a.y, i, low_number(a, ld<T>(a.x, i), by, back, i - at.first * a.width));
+      st<T>(a.y, i, low_number(a, ld<T>(a.x, i), by, back, at.from, j));
     } else
       for (i64 r = at.from; r < at.to; r += 16) {
         float v[16];
         column_run<T>(a, at, r, j, v);
 #pragma unroll
         for (int i = 0; i < 16; i++)
-          if (r + i < at.to) st<T>(a.y, (r + i) * a.width + j, low_number(a, v[i], by, back, (r + i - at.first) * a.width + j));
+          if (r + i < at.to) st<T>(a.y, (r + i) * a.width + j, low_number(a, v[i], by, back, r + i, j));
       }
 }
 LF_TYPED(low_round, Low)

@@ -15,7 +15,7 @@ struct Further {
   double f0, f1;
 };
 
-enum { kRate, kFirst, kSecond, kEpsilon, kDecays, kOne, kTwo, kMean, kScaled };
+enum { kRate, kFirst, kSecond, kEpsilon, kDecays, kOne, kTwo, kMean, kScaled, kDraw, kFirstOf, kRun, kPitch };
 enum { kClipFactor = 1, kClipOverflow };
 
 LF_DEV void store_copy(const Further& a, i64 i, float p) {
@@ -26,17 +26,14 @@ LF_DEV void store_copy(const Further& a, i64 i, float p) {
   }
 }
 
-// kernels.Chance16.
-LF_DEV u32 hashed(u32 u, u32 salt) {
-  u ^= salt * 0x9e3779b1u;
-  u ^= u >> 16;
-  u *= 0x85ebca6bu;
-  u ^= u >> 13;
-  u *= 0xc2b2ae35u;
-  return u ^ u >> 16;
+// kernels.HyperNoise and StochasticRound16.
+LF_DEV u32 hyper_noise(const double* h, i64 i) {
+  i64 run = (i64)h[kRun];
+  if (run > 0) i = i / run * (i64)h[kPitch] + i % run;
+  return noise_at((u32)h[kDraw], (u64)((i64)h[kFirstOf] + i));
 }
-LF_DEV void by_chance(bf16* y, float x, u32 salt) {
-  u32 u = bits_of(x), up = u + (hashed(u, salt) & 0xffff);
+LF_DEV void by_chance(bf16* y, float x, u32 noise) {
+  u32 up = bits_of(x) + (noise & 0xffff);
   if ((up & 0x7f800000) == 0x7f800000) narrow(y, x); // no number becomes an infinity
   else y->b = (u16)(up >> 16);
 }
@@ -63,8 +60,9 @@ LF_DEV void adamw_narrow_all(const Further& a) {
     v = r.b2 * v + r.c2 * x * x;
     p -= r.rate * m / (sqrtf(v) * r.root + r.eps);
     a.p[i] = p;
-    by_chance(ms + i, m, bits_of(g[i]));
-    by_chance(vs + i, v, bits_of(g[i]));
+    u32 noise = hyper_noise(a.hyper, i);
+    by_chance(ms + i, m, noise);
+    by_chance(vs + i, v, noise >> 16);
     store_copy(a, i, p);
   }
 }
