@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/lfactor/lfactor/kernels"
@@ -78,7 +79,7 @@ const sparseTile = 4
 // attentionSparse is attention to listed keys only. Heads that share their keys take a way that gathers these once.
 func attentionSparse(b *Backend, c *kernels.Call) {
 	q, k, v, o, lse := c.In[0], c.In[1], c.In[2], c.Out[0], c.Out[1].F32()
-	if b.k.shares(q.Shape[1], k.Shape[1]) {
+	if b.k.shares(cmp.Or(c.Attr.I[0], q.Shape[1]/max(1, k.Shape[1])), 1) {
 		attentionShared(b, c)
 		return
 	}
@@ -116,7 +117,7 @@ func attentionSparse(b *Backend, c *kernels.Call) {
 // attentionSparseBwd shares out key heads: the gradients of one sum over queries in their order.
 func attentionSparseBwd(b *Backend, c *kernels.Call) {
 	q, k, v, n := c.In[1], c.In[2], c.In[3], c.In[6].Shape[1]
-	if b.k.shares(q.Shape[1], k.Shape[1]) {
+	if b.k.shares(cmp.Or(c.Attr.I[0], q.Shape[1]/max(1, k.Shape[1])), 1) {
 		attentionSharedBwd(b, c)
 		return
 	}

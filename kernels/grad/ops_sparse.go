@@ -68,14 +68,15 @@ func (t *Tape) IndexTopK(q, k, w, see *Value, n int, scale float64) *Value {
 }
 
 // SparseAttention is attention of each query to the keys that it lists: q [t h d], k [s g d], v [s g e], idx
-// [t n] -> [t h e].
-func (t *Tape) SparseAttention(q, k, v, idx *Value, scale float64) *Value {
+// [t n] -> [t h e]. Of all heads of the model, share have a key in common.
+func (t *Tape) SparseAttention(q, k, v, idx *Value, share int, scale float64) *Value {
 	q = t.tokenwise(q)
 	k, v = t.keys(k, q, false), t.keys(v, q, false)
 	if t.Chunks == 1 {
 		k, v = t.natural(k), t.natural(v)
 	}
-	return t.emit(opSparse, kernels.Attr{F: [2]float64{scale}}, []*Value{q, k, v, t.alongRows(idx, q)},
+	at := kernels.Attr{F: [2]float64{scale}, I: [4]int{share}}
+	return t.emit(opSparse, at, []*Value{q, k, v, t.alongRows(idx, q)},
 		spec{[]int{q.Shape[0], q.Shape[1], v.Shape[2]}, q.DType, q.Place},
 		spec{q.Shape[:2], tensor.F32, q.Place}).Out[0]
 }

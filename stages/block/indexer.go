@@ -99,7 +99,11 @@ func (a Latent) attendSparse(r *Rec, name string, h, latent, q, k, v *grad.Value
 	if dense {
 		return r.attendKeys(q, k, v, grad.AttentionConfig{Scale: a.Scale, Causal: true})
 	}
-	return t.SparseAttention(q, k, v, r.Chosen, a.Scale)
+	share := 1
+	if a.absorbs(r, name) {
+		share = a.Heads
+	}
+	return t.SparseAttention(q, k, v, r.Chosen, share, a.Scale)
 }
 
 // indexLoss adds the loss of a layer's indexer; an evaluation is of the model alone.
