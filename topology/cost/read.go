@@ -17,11 +17,37 @@ const fileBytesMax = 1 << 20
 type field struct {
 	key   string
 	units map[string]float64
-	min   float64 // values must be greater, or equal where zero is allowed
-	zero  bool
-	set   func(m *Machine, v float64)
-	get   func(m *Machine) float64
-	must  bool
+	zero  bool                 // 0 is allowed
+	must  bool                 // there is no default
+	at    func(m *Machine) any // a *float64 or *int
+}
+
+// inverse are keys of rates that are kept as their inverses.
+var inverse = map[string]bool{"host.bandwidth": true, "network.bandwidth": true}
+
+func (f *field) set(m *Machine, v float64) {
+	if inverse[f.key] {
+		v = 1 / v
+	}
+	switch p := f.at(m).(type) {
+	case *float64:
+		*p = v
+	case *int:
+		*p = int(v)
+	}
+}
+
+func (f *field) get(m *Machine) (v float64) {
+	switch p := f.at(m).(type) {
+	case *float64:
+		v = *p
+	case *int:
+		v = float64(*p)
+	}
+	if inverse[f.key] {
+		v = 1 / v
+	}
+	return v
 }
 
 var (
@@ -42,70 +68,37 @@ var later = map[string]bool{"device.fp8": true, "device.fp4": true, "device.fp8_
 	"network.once": true, "second.efficiency": true}
 
 var fields = []field{
-	{"device.flops", rate, 0, false, func(m *Machine, v float64) { m.Flops = v }, func(m *Machine) float64 {
-		return m.Flops
-	}, true},
-	{"device.fp8", rate, 0, true, func(m *Machine, v float64) { m.Flops8 = v },
-		func(m *Machine) float64 { return m.Flops8 }, false},
-	{"device.fp4", rate, 0, true, func(m *Machine, v float64) { m.Flops4 = v },
-		func(m *Machine) float64 { return m.Flops4 }, false},
-	{"device.fp8_efficiency", plain, 0, true, func(m *Machine, v float64) { m.Share8 = v },
-		func(m *Machine) float64 { return m.Share8 }, false},
-	{"device.memory", size, 0, false, func(m *Machine, v float64) { m.Memory = v },
-		func(m *Machine) float64 { return m.Memory }, true},
-	{"device.reserve", plain, 0, true, func(m *Machine, v float64) { m.Reserve = v },
-		func(m *Machine) float64 { return m.Reserve }, false},
-	{"device.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Bandwidth = v },
-		func(m *Machine) float64 { return m.Bandwidth }, true},
-	{"device.efficiency", plain, 0, false, func(m *Machine, v float64) { m.Efficiency = v },
-		func(m *Machine) float64 { return m.Efficiency }, false},
-	{"device.multiprocessors", plain, 0, true, func(m *Machine, v float64) { m.Units = int(v) },
-		func(m *Machine) float64 { return float64(m.Units) }, false},
-	{"device.prologue", plain, 0, true, func(m *Machine, v float64) { m.Prologue = v },
-		func(m *Machine) float64 { return m.Prologue }, false},
-	{"device.grouped", plain, 0, true, func(m *Machine, v float64) { m.Grouped = v },
-		func(m *Machine) float64 { return m.Grouped }, false},
-	{"device.per_expert", clock, 0, true, func(m *Machine, v float64) { m.PerExpert = v },
-		func(m *Machine) float64 { return m.PerExpert }, false},
-	{"device.stream", plain, 0, false, func(m *Machine, v float64) { m.Stream = v },
-		func(m *Machine) float64 { return m.Stream }, false},
-	{"device.overhead", clock, 0, true, func(m *Machine, v float64) { m.Overhead = v },
-		func(m *Machine) float64 { return m.Overhead }, false},
-	{"device.scores", plain, 0, true, func(m *Machine, v float64) { m.Scores = v },
-		func(m *Machine) float64 { return m.Scores }, false},
-	{"device.attention", plain, 0, true, func(m *Machine, v float64) { m.Attention = v },
-		func(m *Machine) float64 { return m.Attention }, false},
-	{"host.devices", plain, 0, false, func(m *Machine, v float64) { m.Devices = int(v) },
-		func(m *Machine) float64 { return float64(m.Devices) }, true},
-	{"host.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Local.PerByte = 1 / v },
-		func(m *Machine) float64 { return 1 / m.Local.PerByte }, true},
-	{"host.once", plain, 0, true, func(m *Machine, v float64) { m.Near = v },
-		func(m *Machine) float64 { return m.Near }, false},
-	{"host.latency", clock, 0, true, func(m *Machine, v float64) { m.Local.Latency = v },
-		func(m *Machine) float64 { return m.Local.Latency }, true},
-	{"host.copy", speed, 0, false, func(m *Machine, v float64) { m.Copy = v }, func(m *Machine) float64 {
-		return m.Copy
-	}, false},
-	{"network.hosts", plain, 0, false, func(m *Machine, v float64) { m.Hosts = int(v) },
-		func(m *Machine) float64 { return float64(m.Hosts) }, true},
-	{"network.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Remote.PerByte = 1 / v },
-		func(m *Machine) float64 { return 1 / m.Remote.PerByte }, true},
-	{"network.once", plain, 0, true, func(m *Machine, v float64) { m.Once = v },
-		func(m *Machine) float64 { return m.Once }, false},
-	{"network.latency", clock, 0, true, func(m *Machine, v float64) { m.Remote.Latency = v },
-		func(m *Machine) float64 { return m.Remote.Latency }, true},
-	{"second.from", plain, 0, false, func(m *Machine, v float64) { m.second().From = int(v) },
-		func(m *Machine) float64 { return float64(m.second().From) }, false},
-	{"second.flops", rate, 0, false, func(m *Machine, v float64) { m.second().Flops = v },
-		func(m *Machine) float64 { return m.second().Flops }, false},
-	{"second.memory", size, 0, false, func(m *Machine, v float64) { m.second().Memory = v },
-		func(m *Machine) float64 { return m.second().Memory }, false},
-	{"second.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.second().Bandwidth = v },
-		func(m *Machine) float64 { return m.second().Bandwidth }, false},
-	{"second.efficiency", plain, 0, true, func(m *Machine, v float64) { m.second().Efficiency = v },
-		func(m *Machine) float64 { return m.second().Efficiency }, false},
-	{"second.overhead", clock, 0, true, func(m *Machine, v float64) { m.second().Overhead = v },
-		func(m *Machine) float64 { return m.second().Overhead }, false},
+	{"device.flops", rate, false, true, func(m *Machine) any { return &m.Flops }},
+	{"device.fp8", rate, true, false, func(m *Machine) any { return &m.Flops8 }},
+	{"device.fp4", rate, true, false, func(m *Machine) any { return &m.Flops4 }},
+	{"device.fp8_efficiency", plain, true, false, func(m *Machine) any { return &m.Share8 }},
+	{"device.memory", size, false, true, func(m *Machine) any { return &m.Memory }},
+	{"device.reserve", plain, true, false, func(m *Machine) any { return &m.Reserve }},
+	{"device.bandwidth", speed, false, true, func(m *Machine) any { return &m.Bandwidth }},
+	{"device.efficiency", plain, false, false, func(m *Machine) any { return &m.Efficiency }},
+	{"device.multiprocessors", plain, true, false, func(m *Machine) any { return &m.Units }},
+	{"device.prologue", plain, true, false, func(m *Machine) any { return &m.Prologue }},
+	{"device.grouped", plain, true, false, func(m *Machine) any { return &m.Grouped }},
+	{"device.per_expert", clock, true, false, func(m *Machine) any { return &m.PerExpert }},
+	{"device.stream", plain, false, false, func(m *Machine) any { return &m.Stream }},
+	{"device.overhead", clock, true, false, func(m *Machine) any { return &m.Overhead }},
+	{"device.scores", plain, true, false, func(m *Machine) any { return &m.Scores }},
+	{"device.attention", plain, true, false, func(m *Machine) any { return &m.Attention }},
+	{"host.devices", plain, false, true, func(m *Machine) any { return &m.Devices }},
+	{"host.bandwidth", speed, false, true, func(m *Machine) any { return &m.Local.PerByte }},
+	{"host.once", plain, true, false, func(m *Machine) any { return &m.Near }},
+	{"host.latency", clock, true, true, func(m *Machine) any { return &m.Local.Latency }},
+	{"host.copy", speed, false, false, func(m *Machine) any { return &m.Copy }},
+	{"network.hosts", plain, false, true, func(m *Machine) any { return &m.Hosts }},
+	{"network.bandwidth", speed, false, true, func(m *Machine) any { return &m.Remote.PerByte }},
+	{"network.once", plain, true, false, func(m *Machine) any { return &m.Once }},
+	{"network.latency", clock, true, true, func(m *Machine) any { return &m.Remote.Latency }},
+	{"second.from", plain, false, false, func(m *Machine) any { return &m.second().From }},
+	{"second.flops", rate, false, false, func(m *Machine) any { return &m.second().Flops }},
+	{"second.memory", size, false, false, func(m *Machine) any { return &m.second().Memory }},
+	{"second.bandwidth", speed, false, false, func(m *Machine) any { return &m.second().Bandwidth }},
+	{"second.efficiency", plain, true, false, func(m *Machine) any { return &m.second().Efficiency }},
+	{"second.overhead", clock, true, false, func(m *Machine) any { return &m.second().Overhead }},
 }
 
 // counts are the settings that are whole numbers.
