@@ -57,8 +57,8 @@ var _ = register(Spec{Op: VisibleKeys, Sig: "cu_q[c+1]i32 cu_k[c+1]i32 -> see[t,
 		Sig: "q[t,h,d]A k[s,g,d]A v[s,g,e]A idx[t,n]i32 -> o[t,h,e]A lse[t,h]f32",
 		Doc: "Attention of each query to the rows of keys that it lists: scores F[0]·q[a]·k[j] for j of idx[a], " +
 			"without those below 0; head i uses key head i·g/h. lse is the natural log of the sum of exponentials. " +
-			"I[0] is how many heads of the whole model share a key head, 0: h/g. A backend that sums in another order " +
-			"for many goes by it, so that bits are the same however heads are shared out over ranks. " +
+			"I[0] is how many heads of the whole model share a key head, 0: h/g. A backend may sum in another order for " +
+			"many, by I[0] alone: bits do not depend on how ranks share heads out. " +
 			"A query that lists no key gives o = 0, lse = -Inf. No matrix of all queries and keys is built."},
 	Spec{Op: AttentionSparseBwd, Flops: sparseBwdFlops, Sig: "do[t,h,e]A q[t,h,d]A k[s,g,d]A v[s,g,e]A " +
 		"o[t,h,e]A lse[t,h]f32 idx[t,n]i32 -> dq[t,h,d]A dk[s,g,d]A dv[s,g,e]A", Doc: "The gradients of " +
