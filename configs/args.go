@@ -404,7 +404,7 @@ func idleFlag(name string, values []string) string {
 // flagNode turns the words behind a flag into a value.
 func flagNode(k *Key, values []string) *yaml.Node {
 	switch k.Type {
-	case "list of path or {path, weight}":
+	case "list of " + pathType:
 		return megatron.Weighted(values)
 	case "list of integer", "list of number":
 		return source.ListNode(strings.FieldsFunc(strings.Join(values, ","), func(r rune) bool {

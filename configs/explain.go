@@ -166,10 +166,10 @@ func schemaType(typ string) map[string]any {
 		return map[string]any{"type": []string{"integer", "string"}}
 	case "mapping":
 		return map[string]any{"type": []string{"object", "null"}}
-	case "path or {path, weight}":
+	case pathType:
 		entry := schemaObject()
 		entry["properties"] = map[string]any{"path": map[string]any{"type": "string"},
-			"weight": map[string]any{"type": "number"}}
+			"weight": map[string]any{"type": "number"}, "name": map[string]any{"type": "string"}}
 		return map[string]any{"anyOf": []any{map[string]any{"type": "string"}, entry}}
 	}
 	return map[string]any{"type": typ}

@@ -185,13 +185,16 @@ func bound(f reflect.StructField, tag string) *float64 {
 	return &v
 }
 
+// pathType is the type name of a WeightPath.
+const pathType = "path or {path, weight, name}"
+
 // typeName is the type of a setting as users read it.
 func typeName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[Bytes]():
 		return "bytes"
 	case reflect.TypeFor[WeightPath]():
-		return "path or {path, weight}"
+		return pathType
 	case reflect.TypeFor[RopeScaling]():
 		return "mapping"
 	}

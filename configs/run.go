@@ -12,6 +12,7 @@ package configs
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -78,7 +79,7 @@ func (m *ModelRef) given() int {
 type Data struct {
 	Kind        string       `key:"kind" default:"auto" oneof:"auto|@formats|chat|media|pairs|kto" class:"free" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, prompts, pairs of answers (preference, or pairs), judged answers (judged, or kto), similar texts, or samples of images and videos with conversations in webdataset shards. auto goes by the names and the content of the files, as lfactor data lint does; a file that looks like another format than is named here is an error."`
 	Paths       []WeightPath `key:"paths" class:"fixed" flag:"data-path,train-data-path" doc:"Files, directories or patterns; {path, weight} mixes several in proportion. Megatron's form is the prefix of a .bin/.idx pair."`
-	Valid       []WeightPath `key:"valid" class:"fixed" flag:"valid-data-path" doc:"Data of validation runs; without it data.split sets some aside."`
+	Valid       []WeightPath `key:"valid" class:"fixed" flag:"valid-data-path" doc:"Data of validation runs; without it data.split sets some aside. Paths with one name are one set, and each set is evaluated by itself: [{path: news.jsonl, name: news}, {path: code.jsonl, name: code}]."`
 	Split       []float64    `key:"split" default:"[100, 0, 0]" class:"fixed" flag:"split" doc:"Shares of training, validation and test documents, in proportion."`
 	Tokenizer   string       `key:"tokenizer" class:"fixed" flag:"hf-tokenizer-path,tokenizer-model" doc:"Directory with tokenizer.json; by default that of model.path."`
 	SeqLen      int          `key:"seq_len" default:"2048" min:"1" max:"16777216" class:"fixed" flag:"seq-length" unit:"tokens" doc:"Length of a sample."`
@@ -145,9 +146,28 @@ func (d *Data) Check(at faults) {
 	}
 	checkWeights(at, "data.paths", d.Paths)
 	checkWeights(at, "data.valid", d.Valid)
+	if named := Sets(d.Paths); len(named) > 1 || len(named) == 1 && named[0] != "" {
+		at.fault("data.paths", "names are of validation sets", "leave name out")
+	}
+	if sets := Sets(d.Valid); len(sets) > 1 && slices.Contains(sets, "") {
+		at.fault("data.valid", "some paths have the name of a set and others have none", "name all, or none")
+	}
 	if d.Prompt && d.LastTurn {
 		at.fault("data.train_on_prompt", "excludes data.last_turn_only", "keep one of them")
 	}
+}
+
+// setName is what the name of a validation set may be: a part of the name of a curve.
+var setName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+
+// Sets are the names of the validation sets that paths belong to, in their order; "" is that of paths without one.
+func Sets(paths []WeightPath) (names []string) {
+	for _, p := range paths {
+		if !slices.Contains(names, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // checkWeights refuses paths that are empty and weights that are not above 0.
@@ -159,6 +179,10 @@ func checkWeights(at faults, key string, paths []WeightPath) {
 		if p.Weight <= 0 {
 			at.fault(key, fmt.Sprintf("%s: weight %g, want more than 0", source.Quoted(p.Path), p.Weight),
 				"remove the entry to leave it out")
+		}
+		if p.Name != "" && !setName.MatchString(p.Name) {
+			at.fault(key, fmt.Sprintf("%s: the name %s", source.Quoted(p.Path), source.Quoted(p.Name)),
+				"take letters, digits, _, - and ., 64 at most")
 		}
 	}
 }
@@ -204,8 +228,9 @@ type Train struct {
 	BalanceHosts       int      `key:"balance_hosts" default:"1" min:"1" class:"free" doc:"Hosts that the ranks of plan.ep are spread over, with train.balance_every: where routers choose groups of experts first, a group stays on one host."`
 	Patience           int      `key:"patience" default:"0" min:"0" class:"free" unit:"evaluations" doc:"In a row without a loss below the lowest before by patience_delta, after which the run ends; 0 never."`
 	PatienceDelta      float64  `key:"patience_delta" default:"0" min:"0" class:"free" doc:"By how much a loss is lower that counts, for train.patience."`
+	EvalSet            string   `key:"eval_set" default:"" class:"free" doc:"Name of the validation set in data.valid whose loss is that of an evaluation: train.patience and checkpoint.best go by it. Empty is the mean of all sets."`
 	EvalInterval       int      `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
-	EvalSteps          int      `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`
+	EvalSteps          int      `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run, of each set by itself; 0 makes none."`
 	SpikeNorm          float64  `key:"spike_norm" default:"0" min:"0" class:"free" doc:"A step whose gradient norm is more than so many times the usual one is not applied: it is taken again with the samples behind its own. What is usual is an average of the steps before, each of which weighs a fiftieth less than the one behind it. 0 is no limit."`
 	SpikeLoss          float64  `key:"spike_loss" default:"0" min:"0" class:"free" doc:"The same by the loss."`
 	SpikeAfter         int      `key:"spike_after" default:"32" min:"1" class:"free" unit:"steps" doc:"Steps before nothing is known to be usual."`

@@ -19,6 +19,7 @@ type Bytes int64
 type WeightPath struct {
 	Path   string
 	Weight float64 // 1 if it is not given
+	Name   string  // of the validation set that it belongs to; "" where there is one set
 }
 
 var units = []struct {
@@ -163,7 +164,7 @@ func setWeightPath(dst *WeightPath, node *yaml.Node) (why, try string) {
 		dst.Path = node.Value
 		return "", ""
 	}
-	return setFields(node, map[string]any{"path": &dst.Path, "weight": &dst.Weight})
+	return setFields(node, map[string]any{"path": &dst.Path, "weight": &dst.Weight, "name": &dst.Name})
 }
 
 // setRopeScaling reads the settings of long contexts; "none" and null mean that there are none.
@@ -249,10 +250,17 @@ func formatValue(v reflect.Value) string {
 	case Bytes:
 		return x.String()
 	case WeightPath:
-		if x.Weight == 1 {
+		if x.Weight == 1 && x.Name == "" {
 			return formatString(x.Path)
 		}
-		return fmt.Sprintf("{path: %s, weight: %s}", formatString(x.Path), formatFloat(x.Weight))
+		s := "{path: " + formatString(x.Path)
+		if x.Weight != 1 {
+			s += ", weight: " + formatFloat(x.Weight)
+		}
+		if x.Name != "" {
+			s += ", name: " + formatString(x.Name)
+		}
+		return s + "}"
 	case RopeScaling:
 		return x.String()
 	case string:

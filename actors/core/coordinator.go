@@ -79,8 +79,8 @@ type round struct {
 
 // evaluation is the evaluation under way.
 type evaluation struct {
-	eval    int64   // its batch, counted from 1; 0 for none
-	evalSum float64 // of the losses of its batches
+	eval    int64     // its batch, counted from 1; 0 for none
+	evalSum []float64 // of the losses of its batches, by validation set
 }
 
 // losses is what the coordinator counts of ranks that end and connections that break, so that a run which
@@ -167,7 +167,7 @@ func (c *Coordinator) advance(ctx actors.Context) {
 	switch {
 	case c.phase != between || c.queued > 0:
 		return
-	case c.eval > 0 && c.eval <= c.l.EvalSteps:
+	case c.eval > 0:
 		c.open(ctx, -c.eval, nil)
 	case c.step >= c.l.Last || c.asked >= stops:
 		c.end(ctx)
@@ -252,7 +252,7 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 	c.save(ctx)
 	c.keep(ctx)
 	if c.evaluates(c.step) {
-		c.eval, c.evalSum = 1, 0
+		c.eval, c.evalSum = 1, nil
 	}
 }
 
@@ -283,16 +283,28 @@ func (c *Coordinator) report(ctx actors.Context) Summary {
 }
 
 func (c *Coordinator) evaluated(ctx actors.Context) {
-	for i := range c.closed {
-		c.evalSum += c.closed[i].used.Loss
+	if (c.eval-1)%c.l.EvalSteps == 0 {
+		c.evalSum = append(c.evalSum, 0)
 	}
-	if c.eval++; c.eval > c.l.EvalSteps {
-		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEval, Step: c.step,
-			Values: []float64{c.evalSum / float64(c.l.EvalSteps)}})
-		c.eval = 0
-		if c.l.Enough != nil && c.l.Enough(c.step, c.evalSum/float64(c.l.EvalSteps)) {
-			c.asked = max(c.asked, stops)
-		}
+	sets := int64(len(c.evalSum))
+	for i := range c.closed {
+		c.evalSum[sets-1] += c.closed[i].used.Loss
+	}
+	if c.eval++; c.eval <= c.l.EvalSteps*max(1, c.l.EvalSets) {
+		return
+	}
+	v := []float64{0}
+	for _, sum := range c.evalSum {
+		v = append(v, sum/float64(c.l.EvalSteps))
+		v[0] += v[len(v)-1] / float64(sets)
+	}
+	if c.l.EvalBy > 0 {
+		v[0] = v[c.l.EvalBy]
+	}
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEval, Step: c.step, Values: v})
+	c.eval = 0
+	if c.l.Enough != nil && c.l.Enough(c.step, v[0]) {
+		c.asked = max(c.asked, stops)
 	}
 }
 

@@ -332,7 +332,7 @@ func (c *Coordinator) resume(ctx actors.Context) {
 	}
 	c.copies.next = 0 // what was lost of the copies is made good soon
 	if b.eval == t.step {
-		c.eval, c.evalSum = 1, 0
+		c.eval, c.evalSum = 1, nil
 	}
 	c.due = c.due && t.step > c.kept.step
 	c.save(ctx)

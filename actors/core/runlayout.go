@@ -11,7 +11,9 @@ type RunLayout struct {
 	SaveEvery  int64 // 0 for only at the end
 	SaveAtEnd  bool
 	EvalEvery  int64 // 0 for never
-	EvalSteps  int64
+	EvalSteps  int64 // batches of each set
+	EvalSets   int64 // validation sets, evaluated one after the other; 0 is one
+	EvalBy     int64 // 1 + the set whose loss is the evaluation's, 0 for the mean of all
 	LossScale  LossScale
 	LR         func(step int64) float64 // of the group with multiplier 1
 	EvalOnly   bool                     // one evaluation and no step

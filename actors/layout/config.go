@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/configs"
@@ -261,10 +262,11 @@ func cuts(c *configs.Config, layers []int, first, blocks int) []int {
 // Coordination is what the coordinator needs of a configuration.
 func Coordination(c *configs.Config) core.RunLayout {
 	r := c.Run
-	lr := Rate(c)
+	lr, sets := Rate(c), configs.Sets(r.Data.Valid)
 	l := core.RunLayout{First: 1, Last: int64(r.Train.Steps), SaveEvery: int64(r.Checkpoint.Interval),
 		SaveAtEnd: r.Checkpoint.Dir != "", EvalEvery: int64(r.Train.EvalInterval),
-		EvalSteps: int64(r.Train.EvalSteps), LR: lr.At, LossScale: core.LossScale{Scale: 1},
+		EvalSteps: int64(r.Train.EvalSteps), EvalSets: int64(len(sets)),
+		EvalBy: int64(slices.Index(sets, r.Train.EvalSet) + 1), LR: lr.At, LossScale: core.LossScale{Scale: 1},
 		Spikes: core.Spikes{Norm: r.Train.SpikeNorm, Loss: r.Train.SpikeLoss, After: int64(r.Train.SpikeAfter),
 			Back: int64(r.Train.SpikeBack), Most: r.Train.SpikeMost}}
 	if r.Train.Half() {

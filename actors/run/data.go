@@ -29,7 +29,7 @@ type data struct {
 	stuck    atomic.Bool
 	began    dataset.Position // of the first step
 	train    dataset.Batches
-	valid    *dataset.Loader
+	valid    []*dataset.Loader // by validation set
 	sources  []dataset.Source
 	bad      *dataset.Quarantine
 	ledger   *dataset.Ledger
@@ -109,12 +109,14 @@ func (d *data) open() error {
 	if err = d.openTrain(conf); err != nil {
 		return d.r.cfg.Fault("data.paths", err.Error(), "")
 	}
-	if len(valid) > 0 {
-		conf.Sources, conf.OrderWindow, conf.HoldBytes = valid, 0, 32<<20 // it lies idle between evaluations
+	for _, set := range valid {
+		conf.Sources, conf.OrderWindow, conf.HoldBytes = set, 0, 32<<20 // it lies idle between evaluations
 		conf.Passes, conf.KeepLast = 0, false
-		if d.valid, err = dataset.OpenLoader(conf, d.r.encoder()); err != nil {
+		l, err := dataset.OpenLoader(conf, d.r.encoder())
+		if err != nil {
 			return d.r.cfg.Fault("data.valid", err.Error(), "")
 		}
+		d.valid = append(d.valid, l)
 	}
 	if err := d.resume(); err != nil {
 		return err
@@ -203,7 +205,7 @@ func orderWindow(sources []dataset.Weighted, files int) int64 {
 }
 
 // validates reports whether there is validation data.
-func (d *data) validates() bool { return d.valid != nil }
+func (d *data) validates() bool { return len(d.valid) > 0 }
 
 // recentMax bounds the steps that are kept for replicas that lag and for checkpoints.
 const recentMax = 32
@@ -285,8 +287,10 @@ func (d *data) read(step int64) (*made, error) {
 			at = d.rollouts.plan.Round(step)
 		}
 		if step < 0 {
-			l, at = d.valid, -step-1
-			if err := evaluates(d.valid, at); err != nil {
+			each := int64(max(1, d.r.cfg.Run.Train.EvalSteps))
+			set := d.valid[(-step-1)/each]
+			l, at = set, (-step-1)%each
+			if err := evaluates(set, at); err != nil {
 				done <- result{err: err}
 				return
 			}
@@ -449,8 +453,8 @@ func (d *data) close() {
 	if d.train != nil {
 		d.train.Close()
 	}
-	if d.valid != nil {
-		d.valid.Close()
+	for _, l := range d.valid {
+		l.Close()
 	}
 	for _, s := range d.sources {
 		_ = s.Close() // read-only files

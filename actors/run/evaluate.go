@@ -1,12 +1,19 @@
 package run
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"fmt"
 	"math"
+	"os"
+
+	"go.uber.org/zap"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/optim"
@@ -18,8 +25,27 @@ type Evaluation struct {
 	Perplexity float64 `json:"perplexity,omitempty"` // 0 for models of diffusion, which have none
 	From       string  `json:"from"`                 // where the weights come from
 	Batches    int     `json:"batches"`
+	// of named validation sets
+	Sets []SetLoss `json:"sets,omitempty"`
 	// of models of diffusion where it was asked for, by time of the noise levels
 	Levels []LevelLoss `json:"levels,omitempty"`
+}
+
+// SetLoss is the loss on a validation set.
+type SetLoss struct {
+	Name string  `json:"name"`
+	Loss float64 `json:"loss"`
+}
+
+// setLosses reads the losses of named validation sets from a TopicEval report, in the order of data.valid; nil where
+// sets have no names.
+func (r *Run) setLosses(v []float64) (out []SetLoss) {
+	for i, name := range configs.Sets(r.cfg.Run.Data.Valid) {
+		if name != "" && i+1 < len(v) {
+			out = append(out, SetLoss{name, v[i+1]})
+		}
+	}
+	return out
 }
 
 // LevelLoss is the loss of noise levels whose time lies in [From, To), as shares of a thousand steps.
@@ -45,9 +71,11 @@ func Evaluate(ctx context.Context, cfg *configs.Config, q Question) (*Evaluation
 	}
 	defer r.Close()
 	out := &Evaluation{From: r.start.from, Batches: cfg.Run.Train.EvalSteps}
-	if out.Loss, err = r.validate(ctx); err != nil {
+	values, err := r.validate(ctx)
+	if err != nil {
 		return nil, err
 	}
+	out.Loss, out.Sets = core.EvalLoss(values), r.setLosses(values)
 	if out.Levels, err = r.byLevel(ctx, q); err != nil {
 		return nil, err
 	}
@@ -76,23 +104,23 @@ func asked(cfg *configs.Config, q Question) (*Run, error) {
 	return r, nil
 }
 
-// validate computes the loss on validation data.
-func (r *Run) validate(ctx context.Context) (loss float64, err error) {
+// validate computes the losses on validation data, as a TopicEval report has them.
+func (r *Run) validate(ctx context.Context) (values []float64, err error) {
 	o, closeAll, err := r.options(0)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer closeAll()
 	o.Save, o.Begin, o.Commit = nil, nil, nil
 	o.Coord.EvalOnly, o.Coord.EvalEvery, o.Coord.SaveAtEnd = true, 0, false
-	o.Stop, loss = ctx.Done(), math.NaN()
+	o.Stop, values = ctx.Done(), []float64{math.NaN()}
 	o.Observe = func(m actors.Message) {
 		if m.Text == core.TopicEval {
-			loss = core.EvalLoss(m.Values)
+			values = m.Values
 		}
 	}
 	err = host.Run(r.layout, o)
-	return loss, err
+	return values, err
 }
 
 // byLevel computes the loss for each of q.Levels parts of the noise levels, by their time: each reads the same samples
@@ -137,6 +165,50 @@ func (r *Run) between(ctx context.Context, q Question, from, to float32, loss *f
 	if from >= to || !p.Reaches() {
 		return false, nil
 	}
-	*loss, err = one.validate(ctx)
+	v, err := one.validate(ctx)
+	if err == nil {
+		*loss = core.EvalLoss(v)
+	}
 	return true, err
+}
+
+// evaluated tells of an evaluation within training.
+func (p *reporter) evaluated(m actors.Message) {
+	loss, sets, words := core.EvalLoss(m.Values), p.r.setLosses(m.Values), ""
+	p.evals = append(p.evals, record.Point{X: float64(m.Step), Y: loss})
+	p.scalar("eval/loss", m.Step, loss)
+	fields := []zap.Field{zap.Int64("step", m.Step), zap.Float64("loss", loss)}
+	for _, s := range sets {
+		words += fmt.Sprintf("  %s %.4f", s.Name, s.Loss)
+		p.scalar("eval/"+s.Name+"/loss", m.Step, s.Loss)
+	}
+	if sets != nil {
+		fields = append(fields, zap.Any("sets", sets))
+	}
+	p.say("eval  step %d  loss %.4f%s%s", m.Step, loss, p.perplexity(loss), words)
+	p.log.Info("eval", fields...)
+}
+
+// evaluations reads the losses of evaluations before a step from the log.
+func evaluations(log string, first int64) (out []record.Point) {
+	f, err := os.Open(log)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var e struct {
+			Msg  string   `json:"msg"`
+			Step int64    `json:"step"`
+			Loss *float64 `json:"loss"`
+		}
+		if json.Unmarshal(s.Bytes(), &e) != nil || e.Msg != "eval" || e.Loss == nil || e.Step >= first {
+			continue
+		}
+		for len(out) > 0 && out[len(out)-1].X >= float64(e.Step) { // taken again since
+			out = out[:len(out)-1]
+		}
+		out = append(out, record.Point{X: float64(e.Step), Y: *e.Loss})
+	}
+	return out
 }

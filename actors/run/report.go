@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -151,30 +150,6 @@ func openMetrics(path string, first int64) (f *os.File, losses []record.Point, e
 	return f, losses, err
 }
 
-// evaluations reads the losses of evaluations before a step from the log.
-func evaluations(log string, first int64) (out []record.Point) {
-	f, err := os.Open(log)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var e struct {
-			Msg  string   `json:"msg"`
-			Step int64    `json:"step"`
-			Loss *float64 `json:"loss"`
-		}
-		if json.Unmarshal(s.Bytes(), &e) != nil || e.Msg != "eval" || e.Loss == nil || e.Step >= first {
-			continue
-		}
-		for len(out) > 0 && out[len(out)-1].X >= float64(e.Step) { // taken again since
-			out = out[:len(out)-1]
-		}
-		out = append(out, record.Point{X: float64(e.Step), Y: *e.Loss})
-	}
-	return out
-}
-
 // say prints a plain line for the user and logs it.
 func (p *reporter) say(format string, a ...any) {
 	s := configs.Redact(fmt.Sprintf(format, a...))
@@ -253,11 +228,7 @@ func (p *reporter) observe(m actors.Message) {
 	case core.TopicStep:
 		p.step(m)
 	case core.TopicEval:
-		loss := core.EvalLoss(m.Values)
-		p.evals = append(p.evals, record.Point{X: float64(m.Step), Y: loss})
-		p.say("eval  step %d  loss %.4f%s", m.Step, loss, p.perplexity(loss))
-		p.scalar("eval/loss", m.Step, loss)
-		p.log.Info("eval", zap.Int64("step", m.Step), zap.Float64("loss", loss))
+		p.evaluated(m)
 	case core.TopicQueued:
 		p.log.Info("checkpoint queued", zap.Int64("step", m.Step))
 	case core.TopicDurable:

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
@@ -13,6 +14,7 @@ import (
 func init() {
 	configs.Hold(configs.Rule{Name: "weights", Files: true, Check: checkWeights})
 	configs.Hold(configs.Rule{Name: "best", Check: checkBest})
+	configs.Hold(configs.Rule{Name: "sets", Check: checkSets})
 	configs.Hold(configs.Rule{Name: "pictures", Files: true, Check: checkPictures})
 }
 
@@ -27,6 +29,15 @@ func checkBest(cfg *configs.Config, at configs.At) {
 	case c.Interval == 0 || c.Interval%every != 0:
 		at("checkpoint.best", fmt.Sprintf("checkpoint.interval = %d is no multiple of train.eval_interval = %d, so that "+
 			"steps are saved that are not evaluated", c.Interval, every), "make it one")
+	}
+}
+
+// checkSets is the rule for train.eval_set: it is the name of a set that is there.
+func checkSets(cfg *configs.Config, at configs.At) {
+	name, sets := cfg.Run.Train.EvalSet, configs.Sets(cfg.Run.Data.Valid)
+	if name != "" && !slices.Contains(sets, name) {
+		at("train.eval_set", fmt.Sprintf("data.valid has no set %q; its sets are %q", name, sets),
+			"name one of them, or leave it out for the mean of all")
 	}
 }
 

@@ -53,20 +53,18 @@ func endOfIDs(cfg *configs.Config) (int32, error) {
 	return 0, nil
 }
 
-// openSources opens the training and the validation data.
-func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
+// openSources opens the training data and the sets of validation data.
+func (d *data) openSources() (train []dataset.Weighted, valid [][]dataset.Weighted, err error) {
 	c := d.r.cfg.Run.Data
 	if c.Follow {
-		if len(c.Valid) > 0 {
-			valid, err = d.openPaths("data.valid", c.Valid, d.r.cfg.SFTValid)
-		}
+		valid, err = d.openValid(c.Valid)
 		return nil, valid, err
 	}
 	if train, err = d.openPaths("data.paths", c.Paths, d.r.cfg.SFT); err != nil {
 		return nil, nil, err
 	}
 	if len(c.Valid) > 0 {
-		valid, err = d.openPaths("data.valid", c.Valid, d.r.cfg.SFTValid)
+		valid, err = d.openValid(c.Valid)
 		return train, valid, err
 	}
 	sum := c.Split[0] + c.Split[1] + c.Split[2]
@@ -74,20 +72,46 @@ func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
 		return train, nil, nil
 	}
 	seed := uint64(d.r.cfg.Run.Train.Seed)
+	var held []dataset.Weighted
 	for i, s := range train {
 		train[i].Source = dataset.Sampled(s.Source, seed, 0, c.Split[0]/sum)
 		v := dataset.Weighted{Source: dataset.Sampled(s.Source, seed, c.Split[0]/sum,
 			(c.Split[0]+c.Split[1])/sum), Weight: s.Weight}
 		if v.Source.Len() > 0 {
-			valid = append(valid, v)
+			held = append(held, v)
 		}
 	}
-	if len(valid) == 0 && d.r.cfg.Run.Train.EvalInterval > 0 {
+	if len(held) == 0 && d.r.cfg.Run.Train.EvalInterval > 0 {
 		return nil, nil, d.r.cfg.Fault("data.split", fmt.Sprintf("%v leaves no document of the data for validation, which "+
 			"train.eval_interval wants", c.Split), "give validation a larger share, name its files by data.valid, or set "+
 			"train.eval_interval=0")
 	}
+	if len(held) > 0 {
+		valid = append(valid, held)
+	}
 	return train, valid, nil
+}
+
+// openValid opens the paths of each validation set.
+func (d *data) openValid(paths []configs.WeightPath) (sets [][]dataset.Weighted, err error) {
+	for _, name := range configs.Sets(paths) {
+		var of []configs.WeightPath
+		var sft []configs.SFTFormat
+		for i, p := range paths {
+			if p.Name == name {
+				of = append(of, p)
+				if d.r.cfg.SFTValid != nil {
+					sft = append(sft, d.r.cfg.SFTValid[i])
+				}
+			}
+		}
+		set, err := d.openPaths("data.valid", of, sft)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, set)
+	}
+	return sets, nil
 }
 
 // openKind finds what the data holds, and opens what samples with media need.

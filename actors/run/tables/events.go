@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,6 +50,10 @@ func ParseEvent(line []byte) (e Event, err error) {
 		Loss  *float64 `json:"loss"`
 		Every *float64 `json:"every"`
 		Error string   `json:"error"`
+		Sets  []struct {
+			Name string  `json:"name"`
+			Loss float64 `json:"loss"`
+		} `json:"sets"`
 	}
 	if err := json.Unmarshal(line, &l); err != nil {
 		return e, err
@@ -73,6 +78,9 @@ func ParseEvent(line []byte) (e Event, err error) {
 	}
 	if e.Kind == "eval" {
 		e.Value = l.Loss
+		for _, s := range l.Sets {
+			e.Text += fmt.Sprintf("  %s %.4f", s.Name, s.Loss)
+		}
 	}
 	if e.Kind == "copies" {
 		e.Value = l.Every

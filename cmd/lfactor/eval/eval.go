@@ -79,6 +79,9 @@ func evalCommand(c *cobra.Command, args []string) error {
 			perplexity = fmt.Sprintf("  perplexity %.3f", e.Perplexity)
 		}
 		fmt.Fprintf(w, "loss %.6f%s  (%s, %d batches)\n", e.Loss, perplexity, e.From, e.Batches)
+		for _, s := range e.Sets {
+			fmt.Fprintf(w, "  %s  %.6f\n", s.Name, s.Loss)
+		}
 		for _, l := range e.Levels {
 			fmt.Fprintf(w, "  noise %4.2f to %4.2f  %.6f\n", l.From, l.To, l.Loss)
 		}

@@ -23,7 +23,7 @@ export class Events {
     const rows = this.list.filter((e) => (!this.kind || e.kind === this.kind) && (!this.text || e.text.toLowerCase().includes(this.text)));
     this.note.textContent = this.app.run(this.app.main)?.simulated ? "a simulated step has no events here" : `${rows.length} of ${this.list.length}, the newest first${this.before ? `; ${this.before} older ones are in log.jsonl` : ""}`;
     this.body.replaceChildren(...rows.slice(-500).reverse().map((e) => el("tr", {}, el("td", {}, clock(e.time)), el("td", {}, el("span", { class: "tag " + (e.level === "info" && !e.text.startsWith("!") ? "" : e.level === "error" ? "error" : "warn") }, e.kind)),
-      el("td", { class: "n" }, e.step === undefined ? "" : String(e.step)), el("td", {}, e.text + (e.kind === "eval" && e.value !== undefined ? `: loss ${si(e.value)}` : "")))));
+      el("td", { class: "n" }, e.step === undefined ? "" : String(e.step)), el("td", {}, e.text + (e.kind === "eval" && e.value !== undefined ? `  loss ${si(e.value)}` : "")))));
   }
 }
 
