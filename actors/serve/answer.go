@@ -20,6 +20,8 @@ type form interface {
 	delta(index int, c *choice, first bool, finish any) map[string]any
 	// object names answers, and parts of them.
 	object() (whole, part string)
+	// head adds to a whole answer what it says of the prompt.
+	head(v map[string]any)
 	// prefix begins the names of answers.
 	prefix() string
 }
@@ -29,10 +31,12 @@ type choice struct {
 	text   string
 	tokens []sample.Token
 	end    sample.End
+	of     *talk
 }
 
 // asked is a request that was understood.
 type asked struct {
+	b        *body
 	form     form
 	prompts  [][]int32
 	files    [][]byte       // of images that the prompt of a chat has marks of
@@ -44,6 +48,8 @@ type asked struct {
 	top      int
 	stream   bool
 	usage    bool // of a stream
+	each     bool // of each of its parts
+	further  int  // of the likeliest tokens beside each of the prompt's, which are scored; -1 where they are not
 	ids      bool
 	guide    sample.Guide     // of each answer, nil for none
 	shown    map[int32]string // special tokens that have a text
@@ -72,20 +78,21 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 	for _, p := range a.prompts {
 		for k := range a.n {
 			q := &sample.Request{Prompt: p, Params: a.params, Sample: k, Top: a.top, Guide: a.guide,
-				Adapter: slot, Images: a.images}
-			if q.Max = min(q.Max, s.context-len(p)); q.Max < 1 {
+				Adapter: slot, Images: a.images, Further: max(0, a.further), Salt: or(a.b.Salt, "")}
+			if q.Max = min(max(q.Max, 1), s.context-len(p)); q.Max < 1 {
 				s.fail(w, bad("prompt", "the prompt has %d tokens, and with its answer a text has at most %d", len(p),
 					s.context))
 				return
 			}
-			talks, requests = append(talks, newTalk(s.tok, q, a.stops, a.shown)), append(requests, q)
+			talks, requests = append(talks, newTalk(s, q, a)), append(requests, q)
 		}
 	}
 	if err = s.loop.submit(ctx, requests); err != nil {
 		s.fail(w, s.refusal(err))
 		return
 	}
-	a.chosen, a.identity = s.now().Unix(), fmt.Sprintf("%s-%d-%d", a.form.prefix(), s.began.UnixNano(), s.ids.Add(1))
+	a.chosen, a.identity = s.now().Unix(), or(a.b.RequestID, fmt.Sprintf("%d-%d", s.began.UnixNano(), s.ids.Add(1)))
+	a.identity = a.form.prefix() + "-" + a.identity
 	if a.stream {
 		err = s.streamed(ctx, w, a, talks)
 	} else {
@@ -121,7 +128,7 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, tal
 	var choices []any
 	drawn := 0
 	for i, t := range talks {
-		var c choice
+		c := choice{of: t}
 		for c.end == "" {
 			pieces, err := t.take(ctx)
 			if err != nil {
@@ -139,6 +146,9 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, tal
 		if x["index"] = i; x["finish_reason"] == nil {
 			x["finish_reason"] = string(c.end)
 		}
+		if x["stop_reason"] = t.reason; a.further >= 0 {
+			x["prompt_logprobs"] = s.spell.scored(t.scored)
+		}
 		if a.ids {
 			x["token_ids"] = c.ids()
 		}
@@ -150,6 +160,7 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, tal
 	if a.ids {
 		v["prompt_token_ids"] = a.prompts[0]
 	}
+	a.form.head(v)
 	answer(w, http.StatusOK, v)
 	return nil
 }
@@ -237,7 +248,7 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, a *asked, 
 			open--
 			continue
 		}
-		s.send(w, flusher, a, e)
+		s.send(w, flusher, a, e, drawn)
 		if e.c.end != "" {
 			open--
 		}
@@ -264,7 +275,7 @@ type event struct {
 func follow(ctx context.Context, i int, t *talk, events chan<- event) {
 	for first := true; ; first = false {
 		pieces, err := t.take(ctx)
-		e := event{index: i, first: first, err: err}
+		e := event{index: i, first: first, err: err, c: choice{of: t}}
 		e.c.add(pieces)
 		events <- e
 		if err != nil || e.c.end != "" {
@@ -274,7 +285,7 @@ func follow(ctx context.Context, i int, t *talk, events chan<- event) {
 }
 
 // send writes a part of an answer, and its end.
-func (s *Server) send(w http.ResponseWriter, f http.Flusher, a *asked, e event) {
+func (s *Server) send(w http.ResponseWriter, f http.Flusher, a *asked, e event, drawn int) {
 	var finish any
 	if e.c.end != "" {
 		finish = string(e.c.end)
@@ -283,10 +294,17 @@ func (s *Server) send(w http.ResponseWriter, f http.Flusher, a *asked, e event) 
 	if x["index"] = e.index; x["finish_reason"] == nil {
 		x["finish_reason"] = finish
 	}
+	if finish != nil {
+		x["stop_reason"] = e.c.of.reason
+	}
 	if a.ids {
 		x["token_ids"] = e.c.ids()
 	}
-	s.note(w, f, s.chunk(a, []any{x}))
+	v := s.chunk(a, []any{x})
+	if a.each {
+		v["usage"] = usage(a, drawn)
+	}
+	s.note(w, f, v)
 }
 
 func (s *Server) chunk(a *asked, choices []any) map[string]any {

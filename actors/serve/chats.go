@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lfactor/lfactor/dataset"
@@ -33,19 +34,18 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 		}
 		b.Max = b.MaxNew
 	}
-	f := &chatForm{s: s, logProbs: or(b.LogProbs, false)}
-	a := &asked{form: f, stream: or(b.Stream, false), ids: or(b.IDs, false)}
-	f.asked = a
-	a.usage = b.StreamWith != nil && or(b.StreamWith.Usage, false)
-	a.model = or(b.Model, "")
-	var err error
-	if a.params, a.stops, a.n, err = s.params(&b.body, s.context); err != nil {
+	a, err := s.asking(&b.body, s.context)
+	if err != nil {
 		return err
 	}
-	a.top = or(b.TopLogProbs, 0)
+	f := &chatForm{s: s, logProbs: or(b.LogProbs, false), asked: a, role: "assistant", tellText: or(b.PromptText, false)}
+	a.form, a.top = f, or(b.TopLogProbs, 0)
+	if a.further < 0 && or(b.Echo, false) && !a.stream {
+		a.further = a.top
+	}
 	switch {
-	case a.top < 0 || a.top > 20:
-		return bad("top_logprobs", "top_logprobs is %d, and not from 0 to 20", a.top)
+	case a.top < 0 || a.top > topMost:
+		return bad("top_logprobs", "top_logprobs is %d, and not from 0 to %d", a.top, topMost)
 	case a.top > 0 && !or(b.LogProbs, false):
 		return bad("top_logprobs", "top_logprobs wants logprobs")
 	}
@@ -56,7 +56,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 	if err != nil {
 		return err
 	}
-	prompt, err := s.conversation(b, t, a)
+	prompt, err := s.conversation(b, t, a, f)
 	if err != nil {
 		return err
 	}
@@ -72,6 +72,12 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 		}
 		f.style, a.shown = t.style, t.style.shown(s.tok)
 	}
+	if prompt, err = s.truncate(prompt, a); err != nil {
+		return err
+	}
+	if a.further >= 0 && len(a.files) > 0 {
+		return bad("prompt_logprobs", "prompts with images are not scored")
+	}
 	a.prompts = [][]int32{prompt}
 	s.serve(w, r, a)
 	return nil
@@ -81,7 +87,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 var chatRoles = []string{"system", "developer", "user", "assistant", "tool"}
 
 // conversation writes messages by the chat template, and says what images they have.
-func (s *Server) conversation(b *chatBody, t *tools, a *asked) ([]int32, error) {
+func (s *Server) conversation(b *chatBody, t *tools, a *asked, f *chatForm) ([]int32, error) {
 	if len(b.Messages) == 0 {
 		return nil, bad("messages", "the request has no messages")
 	}
@@ -96,21 +102,11 @@ func (s *Server) conversation(b *chatBody, t *tools, a *asked) ([]int32, error) 
 			return nil, bad("messages", "the request has more than %d images", imagesMost)
 		}
 	}
-	extra := map[string]any{}
-	for k, v := range b.Variables {
-		extra[k] = v
-	}
-	var list any
-	if t != nil {
-		list = t.list
-	}
-	today := *s.template
-	today.Now = time.Now()
-	text, err := today.Render(turns, list, true, extra)
+	text, err := s.rendered(b, turns, t, f)
 	if err != nil {
-		return nil, bad("messages", "%v", err)
+		return nil, err
 	}
-	ids, err := s.tok.TryEncode(text, false)
+	ids, err := s.tok.TryEncode(text, or(b.AddSpecial, false))
 	if err != nil {
 		return nil, bad("messages", "%v", err)
 	}
@@ -126,6 +122,60 @@ func (s *Server) conversation(b *chatBody, t *tools, a *asked) ([]int32, error) 
 	}
 	a.files, a.pixels = images, pixels
 	return ids, nil
+}
+
+// efforts are those of reasoning.
+var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
+// rendered is a conversation as the template writes it.
+func (s *Server) rendered(b *chatBody, turns []dataset.Message, t *tools, f *chatForm) (string, error) {
+	extra := map[string]any{}
+	if b.Documents != nil {
+		extra["documents"] = b.Documents
+	}
+	if e := or(b.Effort, ""); b.Effort != nil {
+		if !slices.Contains(efforts, e) {
+			return "", bad("reasoning_effort", "reasoning_effort is %.40q, and none of %v", e, efforts)
+		}
+		extra["reasoning_effort"], extra["enable_thinking"] = e, e != "none"
+	}
+	for k, v := range b.Variables {
+		extra[k] = v
+	}
+	var list any
+	if t != nil {
+		list = t.list
+	}
+	last, goes := turns[len(turns)-1], or(b.Continue, false)
+	if goes && or(b.AddPrompt, false) {
+		return "", bad("continue_final_message", "continue_final_message and add_generation_prompt are not both true")
+	}
+	prompt := or(b.AddPrompt, !goes)
+	if !prompt {
+		f.role = last.Role
+	}
+	if or(b.Echo, false) && last.Role == f.role {
+		f.echo = last.Content
+	}
+	today := *s.template
+	today.Now = time.Now()
+	text, err := today.Render(turns, list, prompt, extra)
+	if err != nil {
+		return "", bad("messages", "%v", err)
+	}
+	if goes {
+		said := last.Content
+		if !strings.Contains(text, said) { // templates trim texts
+			said = strings.TrimSpace(said)
+		}
+		at := strings.LastIndex(text, said)
+		if said == "" || at < 0 {
+			return "", bad("continue_final_message", "the last message has no text that the template writes as it is")
+		}
+		text = text[:at+len(said)]
+	}
+	f.text = text
+	return text, nil
 }
 
 // turn reads a message, whose keys stay in their order. Keys without a value say nothing; others than those that
@@ -185,6 +235,10 @@ type chatForm struct {
 	s        *Server
 	logProbs bool
 	asked    *asked
+	role     string          // of answers
+	echo     string          // the text of the last message, which answers repeat
+	text     string          // of the prompt
+	tellText bool            // answers have it
 	style    *style          // of calls of tools, nil where answers are texts
 	callers  map[int]*caller // of answers that are streamed
 }
@@ -193,9 +247,23 @@ func (*chatForm) object() (whole, part string) { return "chat.completion", "chat
 
 func (*chatForm) prefix() string { return "chatcmpl" }
 
+// head implements form.
+func (f *chatForm) head(v map[string]any) {
+	for _, c := range v["choices"].([]any) {
+		x := c.(map[string]any)
+		if p := x["prompt_logprobs"]; p != nil {
+			v["prompt_logprobs"] = p
+			delete(x, "prompt_logprobs")
+		}
+	}
+	if f.tellText {
+		v["prompt_text"] = f.text
+	}
+}
+
 func (f *chatForm) choice(i int, c *choice) map[string]any {
 	x := map[string]any{"logprobs": f.probs(c)}
-	m := map[string]any{"role": "assistant", "content": c.text, "refusal": nil}
+	m := map[string]any{"role": f.role, "content": f.echo + c.text, "refusal": nil}
 	x["message"] = m
 	if f.style == nil {
 		return x
@@ -236,7 +304,7 @@ func (f *chatForm) delta(i int, c *choice, first bool, finish any) map[string]an
 		}
 	}
 	if first {
-		d["role"] = "assistant"
+		d["role"], text = f.role, f.echo+text
 	}
 	if first || text != "" {
 		d["content"] = text
@@ -251,7 +319,7 @@ func (f *chatForm) probs(c *choice) any {
 	}
 	list := []any{}
 	one := func(id int32, p float32) map[string]any {
-		text, b := f.s.spell.said(id)
+		text, b := f.s.spell.called(id, f.asked.b)
 		return map[string]any{"token": text, "logprob": p, "bytes": b}
 	}
 	for _, t := range c.tokens {

@@ -29,7 +29,7 @@ func contentOf(raw json.RawMessage, sees bool) (content any, images [][]byte, er
 		return text, nil, nil
 	}
 	var parts []contentPart
-	if err := strictly(raw, &parts); err != nil {
+	if err := strictly(raw, &parts, nil); err != nil {
 		return nil, nil, bad("", "its content is no text and no list of parts: %v", err)
 	}
 	var list []any

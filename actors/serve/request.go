@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/lfactor/lfactor/stages/sample"
 )
@@ -24,6 +25,7 @@ type body struct {
 	Stream     *bool              `json:"stream"`
 	StreamWith *struct {
 		Usage *bool `json:"include_usage"`
+		Each  *bool `json:"continuous_usage_stats"`
 	} `json:"stream_options"`
 
 	// as vLLM has them
@@ -33,15 +35,20 @@ type body struct {
 	StopIDs    []int32  `json:"stop_token_ids"`
 	IgnoreEOS  *bool    `json:"ignore_eos"`
 	IDs        *bool    `json:"return_token_ids"`
+	Least      *int     `json:"min_tokens"`
+	WithStop   *bool    `json:"include_stop_str_in_output"`
+	Skip       *bool    `json:"skip_special_tokens"`
+	Only       []int32  `json:"allowed_token_ids"`
+	Bad        []string `json:"bad_words"`
+	PromptTop  *int     `json:"prompt_logprobs"`
+	Echo       *bool    `json:"echo"`
+	Truncate   *int     `json:"truncate_prompt_tokens"`
+	Side       *string  `json:"truncation_side"`
+	AddSpecial *bool    `json:"add_special_tokens"`
+	ByID       *bool    `json:"return_tokens_as_token_ids"`
+	RequestID  *string  `json:"request_id"`
+	Salt       *string  `json:"cache_salt"`
 	formatBody
-
-	// what changes no answer
-	User     json.RawMessage `json:"user"`
-	Metadata json.RawMessage `json:"metadata"`
-	Store    json.RawMessage `json:"store"`
-	Safety   json.RawMessage `json:"safety_identifier"`
-	CacheKey json.RawMessage `json:"prompt_cache_key"`
-	Tier     json.RawMessage `json:"service_tier"`
 }
 
 // completionBody is a request for completions.
@@ -49,7 +56,6 @@ type completionBody struct {
 	body
 	Prompt   json.RawMessage `json:"prompt"`
 	LogProbs *int            `json:"logprobs"`
-	Echo     *bool           `json:"echo"`
 	BestOf   *int            `json:"best_of"`
 	Suffix   *string         `json:"suffix"`
 }
@@ -63,8 +69,13 @@ type chatBody struct {
 	TopLogProbs *int                       `json:"top_logprobs"`
 	Tools       []json.RawMessage          `json:"tools"`
 	Choice      json.RawMessage            `json:"tool_choice"`
-	Parallel    json.RawMessage            `json:"parallel_tool_calls"`
+	Parallel    *bool                      `json:"parallel_tool_calls"`
 	Variables   map[string]json.RawMessage `json:"chat_template_kwargs"`
+	AddPrompt   *bool                      `json:"add_generation_prompt"`
+	Continue    *bool                      `json:"continue_final_message"`
+	Documents   []map[string]string        `json:"documents"`
+	Effort      *string                    `json:"reasoning_effort"`
+	PromptText  *bool                      `json:"return_prompt_text"`
 }
 
 // read decodes a request; what nobody knows is refused, since it would have no effect.
@@ -74,10 +85,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, v any) error {
 		w.Header().Set("Connection", "close") // the rest is not waited for
 		return err
 	}
-	if err := strictly(b, v); err != nil {
-		return bad("", "the request is not understood: %v", err)
-	}
-	return nil
+	return parsed(b, v)
 }
 
 func or[T any](p *T, usual T) T {
@@ -104,7 +112,7 @@ func (s *Server) params(b *body, most int) (p sample.Params, stops []string, n i
 	n = or(b.N, 1)
 	p = sample.Params{Temperature: or(b.Temp, 1), TopP: or(b.TopP, 1), TopK: max(0, or(b.TopK, 0)), MinP: or(b.MinP, 0),
 		Repetition: or(b.Repetition, 1), Frequency: or(b.Frequency, 0), Presence: or(b.Presence, 0),
-		Max: or(b.Max, most), Seed: uint64(or(b.Seed, s.now().UnixNano())), Stop: b.StopIDs}
+		Max: or(b.Max, most), Seed: uint64(or(b.Seed, s.now().UnixNano())), Stop: b.StopIDs, Least: or(b.Least, 0), Only: b.Only}
 	if !or(b.IgnoreEOS, false) {
 		p.Stop = append(p.Stop, s.m.Stops()...)
 	}
@@ -120,16 +128,17 @@ func (s *Server) params(b *body, most int) (p sample.Params, stops []string, n i
 	switch {
 	case n < 1 || n > answersMost:
 		err = bad("n", "n is %d, and not from 1 to %d", n, answersMost)
-	case p.Max < 1:
-		err = bad("max_tokens", "max_tokens is %d, and not 1 or more", p.Max)
+	case p.Max < 0:
+		err = bad("max_tokens", "max_tokens is %d, and not 0 or more", p.Max)
 	case p.Temperature > 2:
 		err = bad("temperature", "temperature is %g, and not from 0 to 2", p.Temperature)
 	case math.Abs(p.Frequency) > 2 || math.Abs(p.Presence) > 2:
-		err = bad("", "frequency_penalty is %g and presence_penalty %g, and not both from -2 to 2",
+		err = bad("frequency_penalty", "frequency_penalty is %g and presence_penalty %g, and not both from -2 to 2",
 			p.Frequency, p.Presence)
 	default:
 		if fault := p.Check(); fault != nil {
-			err = bad("", "%v", fault)
+			name, _, _ := strings.Cut(fault.Error(), " ") // of the field, with which it begins
+			err = bad(name, "%v", fault)
 		}
 	}
 	return p, stops, n, err
@@ -186,12 +195,10 @@ func as[T any](raw json.RawMessage) (v T, ok bool) {
 	return v, ok
 }
 
-// prompts reads a text, texts, ids or lists of ids.
-func (s *Server) prompts(raw json.RawMessage) ([][]int32, error) {
-	var texts []string
-	var lists [][]int32
+// prompts reads a text, texts, ids or lists of ids, and gives what texts there are.
+func (s *Server) prompts(raw json.RawMessage, special bool) (lists [][]int32, texts []string, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
-		return nil, bad("prompt", "the request has no prompt")
+		return nil, nil, bad("prompt", "the request has no prompt")
 	} else if text, ok := as[string](raw); ok {
 		texts = []string{text}
 	} else if list, ok := as[[]string](raw); ok {
@@ -201,17 +208,17 @@ func (s *Server) prompts(raw json.RawMessage) ([][]int32, error) {
 	} else if many, ok := as[[][]int32](raw); ok {
 		lists = many
 	} else {
-		return nil, bad("prompt", "prompt is no text, no list of token ids, and no list of these")
+		return nil, nil, bad("prompt", "prompt is no text, no list of token ids, and no list of these")
+	}
+	if n := len(lists) + len(texts); n == 0 || n > answersMost {
+		return nil, nil, bad("prompt", "there are %d prompts, and not from 1 to %d", n, answersMost)
 	}
 	for _, t := range texts {
-		ids, err := s.tok.TryEncode(t, true)
+		ids, err := s.tok.TryEncode(t, special)
 		if err != nil {
-			return nil, bad("prompt", "%v", err)
+			return nil, nil, bad("prompt", "%v", err)
 		}
 		lists = append(lists, ids)
 	}
-	if len(lists) == 0 || len(lists) > answersMost {
-		return nil, bad("prompt", "there are %d prompts, and not from 1 to %d", len(lists), answersMost)
-	}
-	return lists, nil
+	return lists, texts, nil
 }

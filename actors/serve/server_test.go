@@ -182,7 +182,7 @@ func TestRefusals(t *testing.T) {
 		`"n": 1000`:                           "n is 1000",
 		`"max_tokens": -3`:                    "max_tokens is -3",
 		`"logprobs": 99`:                      "logprobs is 99",
-		`"echo": true`:                        "not repeated",
+		`"echo": 1`:                           "echo has number where the value is to be bool",
 		`"stop": 3`:                           "stop is no text",
 		`"stop": ""`:                          "a stop has 0 bytes",
 		`"logit_bias": {"x": 1}`:              "no token's number",

@@ -48,9 +48,18 @@ func (s *speller) said(id int32) (string, []int) {
 	return text.String(), bytes
 }
 
+// called is said, or the token's number where a request asks for that, as vLLM writes it.
+func (s *speller) called(id int32, b *body) (string, []int) {
+	text, bytes := s.said(id)
+	if or(b.ByID, false) {
+		text = fmt.Sprintf("token_id:%d", id)
+	}
+	return text, bytes
+}
+
 // likely are the log-probabilities of tokens by their texts. Of several with one text the first, which is the
 // likeliest, has it, and others are named by their number, as vLLM writes it.
-func (s *speller) likely(ids []int32, probs []float32) map[string]float32 {
+func (s *speller) likely(ids []int32, probs []float32, b *body) map[string]float32 {
 	out := map[string]float32{}
 	seen := map[int32]bool{}
 	for i, id := range ids {
@@ -58,7 +67,7 @@ func (s *speller) likely(ids []int32, probs []float32) map[string]float32 {
 			continue
 		}
 		seen[id] = true
-		text, _ := s.said(id)
+		text, _ := s.called(id, b)
 		if _, taken := out[text]; taken {
 			text = fmt.Sprintf("token_id:%d", id)
 		}

@@ -58,25 +58,25 @@ func TestSpelled(t *testing.T) {
 		text, b = s.spell.said(2)
 		require.Equal(t, `bytes:\xc3`, text)
 		require.Equal(t, []int{0xc3}, b)
-		whole := (&completionForm{s, true, map[int]*place{}}).choice(0, drew(0, 1, 2, 3, 4, 5))
+		whole := (&completionForm{s: s, logProbs: true, places: map[int]*place{}, asked: &asked{b: &body{}}}).choice(0, drew(0, 1, 2, 3, 4, 5))
 		probs := whole["logprobs"].(map[string]any)
 		from := len(s.tok.Decode([]int32{0}, true))
 		require.Equal(t, []int{0, from, from + 4, from + 4, from + 5, from + 6}, probs["text_offset"])
 		require.Len(t, probs["top_logprobs"].([]any)[3], 6)
 		require.Contains(t, probs["top_logprobs"].([]any)[3], `bytes:\xa9`)
-		stream := &completionForm{s, true, map[int]*place{}}
+		stream := &completionForm{s: s, logProbs: true, places: map[int]*place{}, asked: &asked{b: &body{}}}
 		var offsets []int
 		for _, part := range []*choice{drew(0, 1), drew(2), drew(3, 4), drew(5)} {
 			x := stream.delta(0, part, false, nil)
 			offsets = append(offsets, x["logprobs"].(map[string]any)["text_offset"].([]int)...)
 		}
 		require.Equal(t, probs["text_offset"], offsets)
-		chat := (&chatForm{s: s, logProbs: true}).probs(drew(2, 3)).(map[string]any)["content"].([]any)
+		chat := (&chatForm{s: s, logProbs: true, asked: &asked{b: &body{}}}).probs(drew(2, 3)).(map[string]any)["content"].([]any)
 		require.Equal(t, []int{0xa9}, chat[1].(map[string]any)["bytes"])
 	}
 	s := spelling(t, sentencePiece, "▁the", "▁fox", "<0xC3>", "<0xA9>", "<0x61>", "a")
 	require.Equal(t, map[string]float32{"a": -0.5, "token_id:5": -0.625}, s.spell.likely([]int32{4, 5, 4},
-		[]float32{-0.5, -0.625, 9}))
+		[]float32{-0.5, -0.625, 9}, &body{}))
 }
 
 // TestOpenAI: what OpenAI's clients look at: names, null usage before the last part, keys to the letter, bounds.

@@ -11,11 +11,11 @@ import (
 )
 
 // strictly decodes one JSON value, whose keys are those of v's structs to the letter, each once. Package json
-// takes them in any case, and the last of two.
-func strictly(text []byte, v any) error {
+// takes them in any case, and the last of two. Other keys of the value itself are for what other, nil for none, says.
+func strictly(text []byte, v any, other func(name string, raw json.RawMessage) error) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if err := exact(d, reflect.TypeOf(v)); err != nil {
+	if err := exact(d, reflect.TypeOf(v), other); err != nil {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
@@ -27,7 +27,7 @@ func strictly(text []byte, v any) error {
 var rawMessage = reflect.TypeFor[json.RawMessage]()
 
 // exact reads a value and holds the keys of its objects to a type.
-func exact(d *json.Decoder, t reflect.Type) error {
+func exact(d *json.Decoder, t reflect.Type, other func(name string, raw json.RawMessage) error) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -50,20 +50,27 @@ func exact(d *json.Decoder, t reflect.Type) error {
 			name, of := key.(string), t
 			if t.Kind() == reflect.Map {
 				of = t.Elem()
-			} else if of = fieldOf(t, name); of == nil {
-				return fmt.Errorf("unknown field %q", name)
+			} else if of = fieldOf(t, name); of == nil && other == nil {
+				return faulty{name, fmt.Errorf("unknown field %q", name)}
 			}
 			if seen[name] {
-				return fmt.Errorf("it has the field %q twice", name)
+				return faulty{name, fmt.Errorf("it has the field %q twice", name)}
 			}
-			seen[name] = true
-			if err := exact(d, of); err != nil {
-				return err
+			if seen[name] = true; of == nil {
+				var raw json.RawMessage
+				if err := d.Decode(&raw); err != nil {
+					return err
+				}
+				if err := other(name, raw); err != nil {
+					return err
+				}
+			} else if err := exact(d, of, nil); err != nil {
+				return faulty{name, err}
 			}
 		}
 	case begin == json.Delim('[') && t.Kind() == reflect.Slice:
 		for d.More() {
-			if err := exact(d, t.Elem()); err != nil {
+			if err := exact(d, t.Elem(), nil); err != nil {
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -27,14 +28,25 @@ type talk struct {
 	stream  *token.Stream
 	stops   []string
 	shown   map[int32]string // tokens that are special and have a text all the same
-	held    string           // text that may be the beginning of a stop
-	cut     bool             // a stop was found
+	with    bool             // the stop is in the text too
+	mute    bool             // the prompt is all that is asked for
+	ends    []int32          // the model's own stops, which are no reason
+	drawn   int
+	least   int            // tokens before any text ends the answer
+	reason  any            // the text or the token that ended the answer
+	scored  []sample.Token // of the prompt
+	held    string         // text that may be the beginning of a stop
+	cut     bool           // a stop was found
 }
 
-func newTalk(tok *token.Tokenizer, r *sample.Request, stops []string, shown map[int32]string) *talk {
-	t := &talk{request: r, more: make(chan struct{}, 1), stream: tok.NewStream(true), stops: stops, shown: shown}
+func newTalk(s *Server, r *sample.Request, a *asked) *talk {
+	t := &talk{request: r, more: make(chan struct{}, 1), stream: s.tok.NewStream(or(a.b.Skip, true)), stops: a.stops,
+		shown: a.shown, with: or(a.b.WithStop, false), mute: a.params.Max == 0, ends: s.m.Stops(), least: r.Least}
 	r.Emit = t.emit
 	r.Done = t.end
+	if a.further >= 0 {
+		r.Scored = func(k sample.Token) { t.scored = append(t.scored, k) }
+	}
 	return t
 }
 
@@ -69,10 +81,17 @@ func (t *talk) take(ctx context.Context) ([]piece, error) {
 
 // emit implements sample.Request.Emit.
 func (t *talk) emit(k sample.Token) bool {
+	if t.mute {
+		return false
+	}
 	text := ""
+	t.drawn++
+	if k.Stop && !slices.Contains(t.ends, k.ID) {
+		t.reason = k.ID
+	}
 	if mark, ok := t.shown[k.ID]; ok && !k.Stop {
 		text = t.release(t.stream.Flush()+mark, false)
-	} else if !k.Stop {
+	} else if !k.Stop || t.with {
 		text = t.release(t.stream.Push(k.ID), false)
 	}
 	t.put(piece{text: text, token: k, drawn: true})
@@ -87,6 +106,8 @@ func (t *talk) end(why sample.End) {
 	}
 	if t.cut {
 		why = sample.EndStop
+	} else if t.mute && why == sample.EndStop {
+		why = sample.EndLength
 	}
 	t.put(piece{text: text, end: why})
 }
@@ -94,14 +115,20 @@ func (t *talk) end(why sample.End) {
 // release adds text and returns what is certain: it stops before a stop, and keeps back what may begin one
 // unless all is said.
 func (t *talk) release(text string, all bool) string {
+	if t.least > 0 && t.drawn <= t.least && !all {
+		return text
+	}
 	t.held += text
-	first := -1
+	first, stop := -1, ""
 	for _, s := range t.stops {
 		if i := strings.Index(t.held, s); i >= 0 && (first < 0 || i < first) {
-			first = i
+			first, stop = i, s
 		}
 	}
 	if first >= 0 {
+		if t.reason = stop; t.with {
+			first += len(stop)
+		}
 		out := t.held[:first]
 		t.held, t.cut = "", true
 		return out

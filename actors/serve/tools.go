@@ -68,7 +68,7 @@ func (s *Server) offered(b *chatBody) (*tools, error) {
 		return nil, err
 	}
 	t.calls.Most = -1
-	if parallel := given[bool](b.Parallel, true); t.style.one || !parallel {
+	if t.style.one || !or(b.Parallel, true) {
 		t.calls.Most = 1
 	}
 	switch choice.Type {
@@ -93,14 +93,6 @@ func (s *Server) offered(b *chatBody) (*tools, error) {
 	return t, nil
 }
 
-// given is a value of one type, usual if it is not given or is none.
-func given[T any](raw json.RawMessage, usual T) T {
-	if v, ok := as[T](raw); ok && len(raw) > 0 && string(raw) != "null" {
-		return v
-	}
-	return usual
-}
-
 // read takes the functions in.
 func (t *tools) read(list []json.RawMessage) error {
 	calls := t.style.calls
@@ -108,7 +100,7 @@ func (t *tools) read(list []json.RawMessage) error {
 	var shown []any
 	for i, raw := range list {
 		var f toolBody
-		if err := strictly(raw, &f); err != nil || f.Type != "function" || f.Function == nil || f.Function.Name == "" {
+		if err := strictly(raw, &f, nil); err != nil || f.Type != "function" || f.Function == nil || f.Function.Name == "" {
 			return bad("tools", "tool %d is no {type: function, function: {name: , description: , parameters: }}", i)
 		}
 		parameters := f.Function.Parameters

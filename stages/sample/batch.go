@@ -37,8 +37,19 @@ type part struct {
 	sure     int // tokens of the sequence without drafts
 }
 
-// heads is the number of rows whose logits are wanted: the last token's and those of drafts.
-func (p part) heads() int { return max(0, p.to-max(p.from, p.sure-1)) }
+// draws is the number of rows that tokens are drawn from: the last token's and those of drafts.
+func (p part) draws() int { return max(0, p.to-max(p.from, p.sure-1)) }
+
+// scores is the number of rows before them whose logits say how likely the prompt's next tokens are.
+func (p part) scores() int {
+	if p.seq == nil || p.seq.toScore() <= 0 {
+		return 0
+	}
+	return max(0, min(p.to, p.sure-1)-max(p.from, p.seq.scored))
+}
+
+// heads is the number of rows whose logits are wanted.
+func (p part) heads() int { return p.draws() + p.scores() }
 
 // batch is the parts of one microbatch.
 // In the words of the field: batch invariance.
@@ -139,7 +150,7 @@ func (e *Engine) compute(b *batch) ([]float32, error) {
 	e.keep(out, b)
 	for _, p := range b.parts {
 		e.stats.Prompt += int64(min(p.to, p.sure) - p.from)
-		if p.heads() > 0 {
+		if p.draws() > 0 {
 			e.stats.Prompt--
 		}
 	}
@@ -208,7 +219,7 @@ func (e *Engine) data(tr *grad.Trace, b *batch, more map[string]*tensor.Tensor) 
 		for i := p.from; i < p.to; i++ {
 			ids[row], positions[row] = p.seq.at(i+b.behind), int32(i)
 			at[key+i], last[row] = int32(-1-row), int32(key+i)
-			if i >= p.sure-1 {
+			if i >= p.to-p.heads() {
 				heads[head] = int32(row)
 				head++
 			}

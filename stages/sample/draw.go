@@ -2,6 +2,7 @@ package sample
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -21,6 +22,9 @@ type Params struct {
 	Max                             int               // new tokens
 	Seed                            uint64
 	Stop                            []int32
+	Least                           int       // tokens before one of Stop may be drawn
+	Only                            []int32   // the tokens that may be drawn, nil for all
+	Never                           [][]int32 // none of which an answer has in a row
 }
 
 // Check reports numbers that mean nothing.
@@ -40,6 +44,8 @@ func (p *Params) Check() error {
 		return fmt.Errorf("a penalty is no number")
 	case p.Max < 0:
 		return fmt.Errorf("the number of new tokens is %d", p.Max)
+	case p.Least < 0 || p.Least > p.Max:
+		return fmt.Errorf("min_tokens is %d, and not from 0 to the %d of max_tokens", p.Least, p.Max)
 	}
 	return nil
 }
@@ -48,6 +54,7 @@ func (p *Params) Check() error {
 type counts struct {
 	any    map[int32]bool // in prompt or answer
 	answer map[int32]int
+	order  []int32 // of the answer
 }
 
 // see adds tokens of the prompt or of the answer.
@@ -60,6 +67,9 @@ func (c *counts) see(ids []int32, prompt bool) {
 		if !prompt {
 			c.answer[id]++
 		}
+	}
+	if !prompt {
+		c.order = append(c.order, ids...)
 	}
 }
 
@@ -94,7 +104,51 @@ type drawer struct {
 // plain reports whether the largest logit is what is drawn.
 func (p *Params) plain() bool {
 	return p.Temperature < coldest && (p.Repetition == 0 || p.Repetition == 1) && p.Frequency == 0 &&
-		p.Presence == 0 && len(p.Bias) == 0
+		p.Presence == 0 && len(p.Bias) == 0 && !p.withholds()
+}
+
+// withholds reports whether some tokens may not be drawn.
+func (p *Params) withholds() bool { return p.Least > 0 || p.Only != nil || len(p.Never) > 0 }
+
+// withheld takes tokens away that may not come now, before all filters.
+func (d *drawer) withheld(p *Params, c *counts) {
+	none := math.Inf(-1)
+	if p.Only != nil {
+		keep := make([]float64, len(p.Only))
+		for i, id := range p.Only {
+			keep[i] = d.z[id]
+		}
+		for i := range d.z {
+			d.z[i] = none
+		}
+		for i, id := range p.Only {
+			d.z[id] = keep[i]
+		}
+	}
+	if len(c.order) < p.Least {
+		for _, id := range p.Stop {
+			if id >= 0 && int(id) < len(d.z) {
+				d.z[id] = none
+			}
+		}
+	}
+	for _, w := range p.Never {
+		if n := len(w) - 1; n <= len(c.order) && slices.Equal(c.order[len(c.order)-n:], w[:n]) {
+			d.z[w[n]] = none
+		}
+	}
+}
+
+// outside is a token of those that a request names, and of no vocabulary of so many; -1 for none.
+func (p *Params) outside(vocab int) int32 {
+	for _, l := range append([][]int32{p.Only, slices.Collect(maps.Keys(p.Bias))}, p.Never...) {
+		for _, id := range l {
+			if id < 0 || int(id) >= vocab {
+				return id
+			}
+		}
+	}
+	return -1
 }
 
 // draw picks a token from logits: the largest, first of equals, where it is greedy; else the one at which the
@@ -108,6 +162,9 @@ func (d *drawer) draw(logits []float32, p *Params, c *counts, u float64) int32 {
 func (d *drawer) guided(logits []float32, p *Params, c *counts, g Guide, u float64) (int32, bool) {
 	d.penalised(logits, p, c)
 	if g != nil && !d.masked(g, p.Stop) {
+		return 0, false
+	}
+	if p.withholds() && !slices.ContainsFunc(d.z, func(x float64) bool { return x > math.Inf(-1) }) {
 		return 0, false
 	}
 	return d.pick(p, u), true
@@ -181,6 +238,9 @@ func (d *drawer) penalised(logits []float32, p *Params, c *counts) {
 	}
 	for id, b := range p.Bias {
 		d.z[id] += b
+	}
+	if p.withholds() {
+		d.withheld(p, c)
 	}
 }
 

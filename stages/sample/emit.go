@@ -31,8 +31,12 @@ func (e *Engine) emit(b *batch, logits []float32) {
 	row := 0
 	for i, c := range e.choose(b.parts, logits) {
 		p := b.parts[i]
+		n := p.scores()
+		for k := range n {
+			targets[row+k] = p.seq.Prompt[p.seq.scored+k+1]
+		}
 		for k, d := range c.picks {
-			d.row = row + k
+			d.row = row + n + k
 			targets[d.row] = d.token.ID
 			all = append(all, d)
 		}
@@ -41,18 +45,32 @@ func (e *Engine) emit(b *batch, logits []float32) {
 	}
 	lp := e.logProbs(logits, targets, v, most)
 	z := make([]float32, v)
-	for _, d := range all {
-		s := d.seq
-		if s.ended {
-			continue
-		}
-		t := Token{ID: d.token.ID, LogProb: lp[d.row], Stop: slices.Contains(s.Stop, d.token.ID)}
-		if s.Top > 0 {
-			copy(z, logits[d.row*v:(d.row+1)*v])
+	token := func(row, top int) Token {
+		t := Token{ID: targets[row], LogProb: lp[row]}
+		if top > 0 {
+			copy(z, logits[row*v:(row+1)*v])
 			capRow(z, most)
-			t.Top = likeliest(z, s.Top, logSum(z, d.token.ID, lp[d.row]))
+			t.Top = likeliest(z, top, logSum(z, t.ID, t.LogProb))
 		}
-		e.take(s, t, d.guide)
+		return t
+	}
+	row = 0
+	for _, p := range b.parts {
+		s, heads := p.seq, p.heads()
+		for k := range p.scores() {
+			t := token(row+k, s.Further)
+			t.Rank = rank(logits[(row+k)*v:(row+k+1)*v], t.ID)
+			s.scored++
+			s.Scored(t)
+		}
+		row += heads
+	}
+	for _, d := range all {
+		if s := d.seq; !s.ended {
+			t := token(d.row, s.Top)
+			t.Stop = slices.Contains(s.Stop, t.ID)
+			e.take(s, t, d.guide)
+		}
 	}
 	for _, p := range b.parts {
 		e.settle(p)
@@ -71,7 +89,7 @@ func (e *Engine) choose(parts []part, logits []float32) []chosen {
 	out, rows := make([]chosen, len(parts)), make([][]float32, len(parts))
 	at, v := 0, e.g.m.Spec.Vocab
 	for i, p := range parts {
-		rows[i] = logits[at*v : (at+p.heads())*v]
+		rows[i] = logits[(at+p.scores())*v : (at+p.heads())*v]
 		at += p.heads()
 	}
 	threads := 1
@@ -110,7 +128,7 @@ func (e *Engine) choose(parts []part, logits []float32) []chosen {
 func (e *Engine) drawPart(d *drawer, p part, rows []float32) (c chosen) {
 	s, v, most := p.seq, e.g.m.Spec.Vocab, e.g.m.Spec.LogitCap
 	guide := s.guide
-	for i := range p.heads() {
+	for i := range p.draws() {
 		z := rows[i*v : (i+1)*v]
 		if most != 0 {
 			d.capped = append(d.capped[:0], z...)
@@ -149,7 +167,7 @@ func (e *Engine) count(p part, c chosen) {
 		e.end(p.seq, c.why)
 		return
 	}
-	if n := min(len(p.seq.drafts), p.heads()-1); n > 0 && len(c.picks) > 0 {
+	if n := min(len(p.seq.drafts), p.draws()-1); n > 0 && len(c.picks) > 0 {
 		e.stats.Drafted += int64(n)
 		e.stats.Accepted += int64(min(len(c.picks)-1, n))
 	}
@@ -164,6 +182,16 @@ func largest(z []float32) (best int32, finite bool) {
 		}
 	}
 	return best, !none && !math.IsInf(float64(top), 0)
+}
+
+// rank is the place of a token among all by its logit, from 1: of equals all have the last one's, as in vLLM.
+func rank(z []float32, id int32) (n int) {
+	for _, x := range z {
+		if x >= z[id] {
+			n++
+		}
+	}
+	return n
 }
 
 func noNumber(x float32) bool { return x != x }
@@ -192,7 +220,7 @@ func (e *Engine) settle(p part) {
 	if s.ended {
 		return
 	}
-	if s.done = p.to; p.heads() > 0 {
+	if s.done = p.to; p.draws() > 0 {
 		s.done = min(p.to, len(s.tokens)-1)
 	}
 	e.name(s)

@@ -46,6 +46,12 @@ type Request struct {
 	Adapter int
 	// Guide says which tokens may come first, nil for any; what it leads to says it of those behind.
 	Guide Guide
+	// Scored takes each token of the prompt behind the first, with its log-probability behind those before it,
+	// and Further of the likeliest there; nil where nobody asks. Such a prompt is computed whole.
+	Scored  func(t Token)
+	Further int
+	// Salt tells apart prompts that share no pages though they begin alike.
+	Salt string
 	// Emit takes each token as it is drawn, also one of Stop, which ends the answer; it returns false to
 	// end the answer itself. It is called by whoever calls Step.
 	Emit func(t Token) bool
@@ -60,6 +66,7 @@ type Token struct {
 	LogProb float32
 	Top     []Candidate
 	Stop    bool // it is one of Params.Stop
+	Rank    int  // among all, from 1, where it is of a prompt that is scored; 0 else
 }
 
 // Candidate is a token that might have been drawn.
@@ -104,12 +111,21 @@ type sequence struct {
 	drawn  int
 	seen   counts
 	guide  Guide
+	scored int     // tokens of the prompt that have a log-probability
 	drafts []int32 // that may follow tokens
 	places []int32 // of the prompt's tokens on three axes, where images have their places among them
 	after  int32   // the place of the token behind the prompt
 	hidden *states // of the last tokens that were computed; nil where nothing reads them
 	fixed  int     // of a sequence whose tokens may be taken back: how many may not, 0 for all
 	ended  bool
+}
+
+// toScore is how many tokens of the prompt are still to be scored.
+func (s *sequence) toScore() int {
+	if s.Scored == nil {
+		return 0
+	}
+	return len(s.Prompt) - 1 - s.scored
 }
 
 // at is a token, also of those that may follow.
@@ -239,10 +255,8 @@ func (e *Engine) Submit(r *Request) error {
 				e.g.m.Spec.Vocab-1)
 		}
 	}
-	for id := range r.Bias {
-		if id < 0 || int(id) >= e.g.m.Spec.Vocab {
-			return fmt.Errorf("the bias of id %d is of no token: the model has the ids 0 to %d", id, e.g.m.Spec.Vocab-1)
-		}
+	if id := r.outside(e.g.m.Spec.Vocab); id != -1 {
+		return fmt.Errorf("id %d, which the request names, is of no token: the model has the ids 0 to %d", id, e.g.m.Spec.Vocab-1)
 	}
 	s := &sequence{Request: r, tokens: slices.Clone(r.Prompt), guide: r.Guide, key: e.root(r)}
 	if r.Images != nil {
@@ -301,9 +315,9 @@ func (e *Engine) slots() int {
 // root is the key of no token: what an adapter's pages hold is of that adapter, as it is now.
 func (e *Engine) root(r *Request) string {
 	if r.Adapter == 0 || e.slots() == 0 {
-		return ""
+		return r.Salt
 	}
-	return fmt.Sprintf("adapter %d %d", r.Adapter, e.changes[r.Adapter-1])
+	return fmt.Sprintf("adapter %d %d %s", r.Adapter, e.changes[r.Adapter-1], r.Salt)
 }
 
 // Changed says that the adapter of a slot, counted from 1, is another one: pages hold nothing of it any
@@ -392,11 +406,10 @@ func (e *Engine) admit() {
 			left = append(left, e.waiting[i:]...)
 			break
 		}
-		if s.Images == nil && e.begun(s) {
+		if shares := s.Images == nil && s.toScore() == 0; shares && e.begun(s) {
 			left = append(left, s)
 			continue
-		}
-		if s.Images == nil {
+		} else if shares {
 			e.find(s)
 		}
 		e.running = append(e.running, s)
@@ -419,7 +432,7 @@ func (e *Engine) begun(s *sequence) bool {
 	}
 	end := (have + 1) * PageRows
 	return end < len(s.tokens) && slices.ContainsFunc(e.running, func(r *sequence) bool {
-		return r.Images == nil && r.Adapter == s.Adapter && r.done < end && len(r.tokens) >= end && slices.Equal(r.tokens[:end],
+		return r.Images == nil && r.Adapter == s.Adapter && r.Salt == s.Salt && r.done < end && len(r.tokens) >= end && slices.Equal(r.tokens[:end],
 			s.tokens[:end])
 	})
 }

@@ -98,7 +98,7 @@ func roomFor(e *Engine, s *sequence, most int) int {
 func (x *speculator) follow(s *sequence) *sequence {
 	shadow := x.shadows[s]
 	if shadow == nil {
-		shadow = &sequence{Request: s.Request, fixed: len(s.Prompt)}
+		shadow = &sequence{Request: s.Request, fixed: len(s.Prompt), scored: len(s.Prompt)}
 		x.shadows[s] = shadow
 	}
 	same := 0
