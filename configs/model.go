@@ -34,7 +34,7 @@ type Model struct {
 	QKNorm        bool        `key:"qk_norm" default:"false" class:"fixed" flag:"qk-layernorm=true" doc:"RMSNorm over head_dim on queries and keys, before rotation."`
 	OutBias       bool        `key:"attention_out_bias" default:"false" class:"fixed" doc:"The projection behind attention has a bias."`
 	MLPBias       bool        `key:"mlp_bias" default:"false" class:"fixed" doc:"The linear layers of the MLP have biases."`
-	Act           string      `key:"hidden_act" default:"silu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu" class:"fixed" doc:"Activation of the MLP, of its gate if it has one."`
+	Act           string      `key:"hidden_act" default:"silu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu|relu2" class:"fixed" doc:"Activation of the MLP, of its gate if it has one."`
 	LayerTypes    []string    `key:"layer_types" oneof:"mixers" class:"fixed" doc:"What each layer mixes tokens with, as full_attention and sliding_attention; by default the family's own pattern."`
 	Positions     string      `key:"position_embeddings" default:"rope" oneof:"rope|learned|alibi" class:"fixed" doc:"How tokens know their places: rope turns queries and keys, learned adds rows of a table of max_position_embeddings, alibi adds a slope of each head times the distance to scores (arXiv:2108.12409)."`
 	SlidingWindow int         `key:"sliding_window" default:"0" min:"0" class:"fixed" unit:"tokens" doc:"Keys that a query of a layer with sliding_attention sees, its own among them; 0 means all."`

@@ -19,7 +19,8 @@ import (
 // TestFamilyFuzz: of random configurations of each family that transformers builds, and of those in which one
 // key alone is not as in the golden model, each is either computed as there, or refused with its reason. It
 // wants Python with transformers, named by LFACTOR_PYTHON or python3; LFACTOR_FUZZ names cases of
-// bench/golden/family_layers.py in place of all, and with -v each refusal is told.
+// bench/golden/family_layers.py in place of all, and with -v each refusal is told. transformers then computes the
+// same from each config.json that an export writes.
 func TestFamilyFuzz(t *testing.T) {
 	if !*long {
 		t.Skip("40 random configurations a family are held to transformers with -long")
@@ -54,6 +55,11 @@ func TestFamilyFuzz(t *testing.T) {
 			t.Logf("refused %s: %s", c.Name(), why)
 		})
 	}
+	read := exec.Command(python, "bench/golden/family_fuzz.py", "--read", dir)
+	read.Dir = "../.."
+	out, err = read.CombinedOutput()
+	require.NoError(t, err, string(out))
+	t.Log(strings.TrimSpace(string(out)))
 	t.Logf("%d of %d configurations computed as transformers does, %d refused", same, len(cases), refused)
 	require.Greater(t, same, len(cases)/2)
 }
@@ -65,7 +71,8 @@ func fuzzed(t *testing.T, dir string) (why string, err error) {
 			err = fmt.Errorf("panic: %v", r)
 		}
 	}()
-	if _, err := configs.ReadModel(dir); err != nil {
+	c, err := configs.ReadModel(dir)
+	if err != nil {
 		lines := strings.Split(err.Error(), "\n")
 		sort.Strings(lines)
 		return strings.ReplaceAll(lines[0], dir, ""), nil
@@ -77,5 +84,9 @@ func fuzzed(t *testing.T, dir string) (why string, err error) {
 	if e := relative(logits, want); len(logits) != len(want) || !(e < 1e-4) {
 		return "", fmt.Errorf("logits differ by %.1e, loss %.7f, transformers has %.7f", e, loss, g.Loss)
 	}
-	return "", nil
+	written := filepath.Join(dir, "written") // what an export without a source directory says of the model
+	if err := os.Mkdir(written, 0o755); err != nil {
+		return "", err
+	}
+	return "", os.WriteFile(filepath.Join(written, "config.json"), c.HFConfig("float32"), 0o644)
 }

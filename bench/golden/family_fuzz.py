@@ -20,7 +20,7 @@ import zlib
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import family_golden as base
 import family_layers as layers
@@ -98,7 +98,7 @@ def write(path, name, config, model, facts):
             t.copy_(torch.randn(t.shape, generator=gen) * 0.05)
     if "linear_num_key_heads" in facts:
         layers.tame(net, config)
-    ids = torch.randint(0, base.VOCAB, (1, base.T), generator=gen)
+    ids = torch.randint(0, base.VOCAB, (1, base.T), generator=gen) % config.vocab_size
     with torch.no_grad():
         logits = net(input_ids=ids, use_cache=False).logits
     targets = torch.full_like(ids, -100)
@@ -117,7 +117,33 @@ def write(path, name, config, model, facts):
     (path / "golden.json").write_text(json.dumps(dict(documents=[[base.T]], loss=loss)) + "\n")
 
 
+def read(root):
+    """Holds the config.json of exports, in written/ of each case, to what transformers computed by its own."""
+    wrong, cases = [], sorted(root.glob("*/written"))
+    for path in cases:
+        golden, weights = load_file(path.parent / "golden.safetensors"), load_file(path.parent / "model.safetensors")
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):
+                config = transformers.AutoConfig.from_pretrained(path, attn_implementation="eager")
+                net = transformers.AutoModelForCausalLM.from_config(config).eval()
+            net.load_state_dict(weights, strict=False)
+            with torch.no_grad():
+                logits = net(input_ids=golden["ids"].long(), use_cache=False).logits
+            error = ((logits - golden["logits"]).norm() / golden["logits"].norm()).item()
+        except Exception as e:
+            error = f"{type(e).__name__}: {e}".splitlines()[0]
+        if error != error or isinstance(error, str) or error > 1e-5:
+            wrong.append(f"{path.parent.name}: {error}")
+    print(*wrong, f"{len(cases) - len(wrong)} of {len(cases)} configurations that are written compute the same", sep="\n")
+    sys.exit(bool(wrong))
+
+
 def main():
+    if sys.argv[1] == "--read":
+        warnings.simplefilter("ignore")
+        transformers.logging.set_verbosity(50)
+        torch.set_num_threads(1)
+        return read(pathlib.Path(sys.argv[2]))
     out, count = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity(50)

@@ -170,7 +170,7 @@ func (m *Model) Component(param string) string {
 
 // Acts are the activations by Hugging Face's names.
 var Acts = map[string]int{"gelu": kernels.GELU, "gelu_pytorch_tanh": kernels.GELUTanh,
-	"quick_gelu": kernels.QuickGELU, "silu": kernels.SiLU, "relu": kernels.ReLU}
+	"quick_gelu": kernels.QuickGELU, "silu": kernels.SiLU, "relu": kernels.ReLU, "relu2": block.ReLU2}
 
 // BaseTower is what all vision towers share.
 func BaseTower(c configs.Vision) block.Tower {

@@ -54,3 +54,17 @@ func (k cohere2File) enter(d *hf.Decoder) {
 	s.Alternate(k.Pattern, nil)
 	d.Set("layer_types", family.JSONOf(s.Mixers))
 }
+
+// Command R: Command R7B without windows, whose layers all turn.
+var _ = family.Register(family.Family{ModelType: "cohere", HF: hf.Family{Class: "CohereForCausalLM", OutBias: true,
+	Has: []string{"attention_bias", "logit_scale"}, Absent: map[string]string{"hidden_size": "8192",
+		"intermediate_size": "22528", "num_hidden_layers": "40", "num_attention_heads": "64", "vocab_size": "256000",
+		"max_position_embeddings": "8192", "rms_norm_eps": "1e-5", "rope_theta": "500000",
+		"tie_word_embeddings": "true", "bos_token_id": "5", "eos_token_id": "255001"},
+	Alias: map[string]string{"layer_norm_eps": "rms_norm_eps"}, Omit: []string{"head_dim"},
+	Only: map[string]string{"use_qk_norm": "false"}}, Spec: func(c configs.Model, s *family.Spec) {
+	s.RopePairs = true
+	s.Norm = block.Norm{Layer: true, Bare: true}
+	s.Norms = family.Norms{BeforeMixer: "input_layernorm", Abreast: true}
+	s.LogitScale = cohere2.Of(c).LogitScale
+}})

@@ -1,8 +1,11 @@
 package decoders
 
 import (
+	"maps"
+
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/kernels/routing"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
@@ -15,3 +18,48 @@ var _ = family.Register(family.Family{ModelType: "olmo2", Paper: "2501.00656", H
 	s.QKWhole = true
 	s.Norms = family.Norms{AfterMixer: "post_attention_layernorm", AfterMLP: "post_feedforward_layernorm"}
 }})
+
+// OLMo 3: OLMo 2 with a window in three layers of four, whose rotary frequencies are never stretched.
+var _ = family.Register(family.Family{ModelType: "olmo3", Paper: "2512.13961", HF: hf.Family{
+	Class: "Olmo3ForCausalLM", OutBias: true, Has: []string{"attention_bias", "sliding_window", "layer_types",
+		"rope_local_base_freq"}, Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "11008",
+		"num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "50304", "eos_token_id": "50279",
+		"max_position_embeddings": "2048", "rms_norm_eps": "1e-5", "sliding_window": "4096", "rope_theta": "500000",
+		// whatever rope_theta is
+		"rope_local_base_freq": "500000"}, Omit: []string{"head_dim"}, Write: writeRopes},
+	Spec: func(c configs.Model, s *family.Spec) {
+		s.QKWhole = true
+		s.Norms = family.Norms{AfterMixer: "post_attention_layernorm", AfterMLP: "post_feedforward_layernorm"}
+		s.Alternate(4, c.LayerTypes)
+	}})
+
+// writeRopes writes the rotary settings of layers with a window and of the others.
+func writeRopes(m hf.Values, out map[string]any) {
+	full := map[string]any{"rope_type": "default"}
+	if more, ok := m["rope_scaling"].(map[string]any); ok && more != nil {
+		maps.Copy(full, more)
+	}
+	full["rope_theta"] = m["rope_theta"]
+	out["rope_parameters"] = map[string]any{"full_attention": full, "sliding_attention": map[string]any{
+		"rope_type": "default", "rope_theta": m["rope_local_base_freq"]}}
+	for _, key := range []string{"rope_theta", "rope_scaling", "rope_local_base_freq"} {
+		delete(out, key)
+	}
+}
+
+// OLMoE: Llama with norms of queries and keys over all heads, and experts in every layer. intermediate_size is an
+// expert's width.
+var _ = family.Register(family.Family{ModelType: "olmoe", Paper: "2409.02060", HF: family.Mixed(hf.Family{
+	Class: "OlmoeForCausalLM", OutBias: true, Score: "softmax", Has: []string{"attention_bias", "num_experts",
+		"num_experts_per_tok", "norm_topk_prob", "router_aux_loss_coef", "output_router_logits"},
+	Only: map[string]string{"clip_qkv": "null"}, Omit: []string{"head_dim"}, Absent: map[string]string{
+		"hidden_size": "2048", "intermediate_size": "2048", "num_hidden_layers": "16", "num_attention_heads": "16",
+		"vocab_size": "50304", "max_position_embeddings": "4096", "rms_norm_eps": "1e-5", "eos_token_id": "50279",
+		"num_experts": "64", "num_experts_per_tok": "8", "router_aux_loss_coef": "0.01"}}),
+	Spec: func(c configs.Model, s *family.Spec) {
+		s.QKWhole = true
+		s.UseExperts(c, func(int) bool { return false })
+		s.Experts.Router = routing.Router{Normalize: family.Mixture.Of(c).NormTopK}
+	}, Source: family.EachExpert, Other: func(c configs.Model) func(string) family.Source {
+		return family.ExpertPlaces{Width: c.Intermediate}.Source
+	}})

@@ -48,6 +48,20 @@ func windowed(f hf.Family, slides func(layer, most int) bool) hf.Family {
 	return f
 }
 
+// windowsFrom has windows in layers from max_window_layers on, which most stands for, and in no layer where
+// sliding_window is null.
+func windowsFrom(most int, f hf.Family) hf.Family {
+	f.Has = append(f.Has, "sliding_window", "layer_types")
+	window := 4096
+	f.Own = append(f.Own, hf.Keys(windowKeys{Window: &window, Most: most,
+		Layers: family.WholeOf(f.Absent["num_hidden_layers"])}, func(k windowKeys, d *hf.Decoder) {
+		k.Use = true
+		k.enter(d, fromOn)
+	}))
+	f.Null = append(f.Null, "sliding_window")
+	return f
+}
+
 // fromOn has windows in layers from max_window_layers on, as Qwen2Config and Qwen3Config have them.
 func fromOn(layer, most int) bool { return layer >= most }
 
