@@ -1,6 +1,9 @@
 package dataset
 
 import (
+	"encoding/binary"
+	"hash"
+	"hash/crc32"
 	"slices"
 
 	"github.com/lfactor/lfactor/dataset/pack"
@@ -42,6 +45,25 @@ func (b *Batch) Samples() []int64 {
 		}
 	}
 	return out
+}
+
+// Hash adds what the batch teaches to a hash: where its samples lie, tokens, labels, borders, and of media the length
+// and a checksum of their files.
+func (b *Batch) Hash(h hash.Hash) {
+	var buf []byte
+	for _, id := range b.SampleIDs {
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(id))
+	}
+	for _, list := range [][]int32{b.CuSeqlens, b.Tokens, b.Labels} {
+		for _, v := range list {
+			buf = binary.LittleEndian.AppendUint32(buf, uint32(v))
+		}
+	}
+	for i := range b.Media {
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(len(b.Media[i].Bytes)))
+		buf = binary.LittleEndian.AppendUint32(buf, crc32.Checksum(b.Media[i].Bytes, castagnoli))
+	}
+	h.Write(buf) //nolint:errcheck // a hash takes everything
 }
 
 // Share returns which of a step's microbatches a data-parallel rank of size takes: m with m mod size = rank,

@@ -2,6 +2,8 @@ package run
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/host"
@@ -47,6 +49,9 @@ func (r *Run) commit(step int64, parts []string, state []float64) error {
 	var best []int64
 	if b, ok := r.bestSaved(); ok {
 		best = append(best, b.Step)
+	}
+	if b, err := os.ReadFile(filepath.Join(checkpoint.StepDir(c.Dir, step), checkpoint.ManifestName)); err == nil {
+		r.chain.Save(step, b)
 	}
 	_, err := checkpoint.Prune(checkpoint.OS, c.Dir, c.Keep, best...)
 	if err == nil {

@@ -55,7 +55,7 @@ const runSection = "run"
 // records are the names, or patterns of them, of what a run writes in log.dir about itself. What is kept to be used
 // again, such as latents and the answers of a reference, is no run's own.
 var records = []string{"run.yaml", RecordName, "log.jsonl", "metrics.jsonl", EdgesName, "edges-*.json", "edges", "loss.svg",
-	"quarantine.jsonl", LedgerName, record.TraceName, RolloutsName, "tensorboard", "experts.svg", "routing", "tensors",
+	"quarantine.jsonl", LedgerName, record.ChainName, record.TraceName, RolloutsName, "tensorboard", "experts.svg", "routing", "tensors",
 	"tables", "report.html", "profile.*"}
 
 // ownFolder sees to it that log.dir has this run's records alone. What another run has left there is moved to a folder

@@ -86,6 +86,7 @@ func newReporter(r *Run) (*reporter, error) {
 	}
 	p.header()
 	p.patience.begin(p)
+	p.openChain()
 	return p, nil
 }
 

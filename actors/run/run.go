@@ -61,6 +61,7 @@ var ErrStopped = errors.New("stopped on request")
 type Run struct {
 	cfg    *configs.Config
 	io     Options
+	given  map[string]string // all settings, before the run adds what follows from data and tokenizer
 	tok    *token.Tokenizer
 	conf   *token.Config // tokenizer_config.json
 	job    *layout.Design
@@ -76,6 +77,7 @@ type Run struct {
 	unlock func()          // releases log.dir and checkpoint.dir; nil where they are not held
 	data   *data
 	report *reporter
+	chain  *record.Chain // of the process that leads, else nil
 }
 
 // Train carries out a checked configuration to its end. It goes on from the newest durable checkpoint of
@@ -170,6 +172,7 @@ func (r *Run) newMirror() (*mirror.Mirror, error) {
 	if c.Log.JSONL != "" {
 		o.Records = append(o.Records, c.Log.JSONL)
 	}
+	o.Records = append(o.Records, record.ChainName)
 	if l := fit.Loss(r.cfg); l != nil && l.Policy != nil {
 		o.Records = append(o.Records, RolloutsName)
 	}
@@ -184,7 +187,7 @@ func newRun(cfg *configs.Config, o Options) *Run {
 	if o.Warnings == nil {
 		o.Warnings = o.Progress
 	}
-	return &Run{cfg: cfg, io: o}
+	return &Run{cfg: cfg, io: o, given: cfg.Flat()}
 }
 
 // Open lays a run out and opens its data without training. In the folder of a run that is under way or over
@@ -438,11 +441,13 @@ func (r *Run) observe(m actors.Message) {
 	}
 	switch {
 	case m.Text == core.TopicStep:
+		r.chained(m)
 		r.data.commit(m.Step)
 	case m.Text == core.TopicSlow:
 		r.slow(m)
 	case m.Text == core.TopicBack:
 		r.data.inLedger.Store(m.Step)
+		r.chain.Back(m.Step)
 		if r.mirror != nil {
 			r.mirror.WentBack()
 		}

@@ -12,6 +12,7 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback" // where a host has no certificates, as an image of the program alone
 
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/cmd/lfactor/audit"
 	"github.com/lfactor/lfactor/cmd/lfactor/bench"
 	"github.com/lfactor/lfactor/cmd/lfactor/calibrate"
 	"github.com/lfactor/lfactor/cmd/lfactor/ckpt"
@@ -47,7 +48,7 @@ func root() *cobra.Command {
 			"tensor- and data-parallel rank and loader\nis an actor with a memory budget. `lfactor demo` shows it on " +
 			"this machine.\n\nExit codes:\n" + codes()}
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
-	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), cluster.Command(), compare.Command(),
+	c.AddCommand(audit.Command(), bench.Command(), calibrate.Command(), ckpt.Command(), cluster.Command(), compare.Command(),
 		config.Command(), data.Command(), demo.Command(), doctor.Command(), edges.Command(), eval.Command(),
 		hub.Command(), newrun.Command(), plan.Command(), reference.Command(), replay.Command(), sample.Command(),
 		serve.Command(), simverb.Command(), tables.Command(), train.Command(), train.Stages(), ui.Command(),

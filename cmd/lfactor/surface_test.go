@@ -89,6 +89,7 @@ var jsonArgs = map[string]string{
 	"demo":           "--steps 2 --dir demo",
 	"hub get":        "- it wants a hub, see TestHub", "hub put": "- it wants a hub, see TestHub",
 	"tables": "run", "ui": "- it answers until it is stopped, see cmd/lfactor/ui",
+	"audit":  "run --steps 2",
 	"doctor": "", "compare": "run run", "edges": "run", "eval": "run.yaml", "init": "new",
 	"plan":   "run.yaml",
 	"sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml",

@@ -26,7 +26,7 @@ type Code struct {
 func Codes() []Code {
 	return []Code{
 		{0, "done; or stopped by SIGTERM after a durable save"},
-		{Failed, "failed; `ckpt diff` and `compare`: the two differ"},
+		{Failed, "failed; `ckpt diff`, `compare` and `audit`: something differs"},
 		{Usage, "wrong command line or configuration"},
 		{Fit, "does not fit into memory"},
 		{Data, "the budget of bad data is spent"},

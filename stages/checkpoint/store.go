@@ -101,7 +101,10 @@ func List(root string) ([]Entry, error) {
 	var out []Entry
 	for _, e := range entries {
 		step := stepNumber(e.Name())
-		if step < 0 || !e.IsDir() {
+		if step < 0 {
+			continue
+		}
+		if i, err := os.Stat(filepath.Join(root, e.Name())); err != nil || !i.IsDir() { // or a link to one
 			continue
 		}
 		out = append(out, inspect(Entry{Step: step, Path: filepath.Join(root, e.Name()), Latest: e.Name() == latest}))
