@@ -36,6 +36,7 @@ type data struct {
 	inLedger atomic.Int64      // the newest step that is entered
 	kind     dataset.Kind      // of what is read
 	images   imagery           // of a model that takes images, or nil
+	shown    *evalPrompts      // answers to train.eval_prompts, or nil
 	answers  *answers          // of a loss over answers, or nil
 	rollouts *rollouts         // of a loss of a policy, or nil
 	teacher  *sample.Generator // of a loss of logits, or nil
@@ -81,7 +82,7 @@ func openData(r *Run) (*data, error) {
 // open opens the sources, the loaders and the ledger, and moves all to the step at which the run begins.
 func (d *data) open() error {
 	c := d.r.cfg.Run
-	if err := errors.Join(d.openKind(), d.openAnswers()); err != nil {
+	if err := errors.Join(d.openKind(), d.openAnswers(), d.openShown()); err != nil {
 		return err
 	}
 	train, valid, err := d.openSources()
@@ -321,6 +322,9 @@ func (d *data) batches(step int64, dp int) ([]family.Microbatch, error) {
 	d.reading.Lock()
 	defer d.reading.Unlock()
 	m, err := d.step(step)
+	if err == nil && step == -1 && d.shown != nil {
+		err = d.shown.draw(d.r)
+	}
 	if err != nil {
 		return nil, err
 	}

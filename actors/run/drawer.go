@@ -139,7 +139,11 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 		defer done()
 		fill = w
 	}
-	m.Spec.Objective = &family.Objective{Loss: l, Params: fit.LossParams(c)} // its head of values
+	valued := false
+	if l != nil && l.Policy != nil {
+		m.Spec.Objective = &family.Objective{Loss: l, Params: fit.LossParams(c)} // its head of values
+		valued = l.Policy.Value != ""
+	}
 	g, err := sample.New(m, fit.Lora(c), fit.Precisions[c.Run.Train.Precision], b, tensor.NewPool("sampler", 0), fill)
 	if err != nil {
 		return nil, err
@@ -168,7 +172,7 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 		return nil, err
 	}
 	return &drawer{engine: e, talk: talk, params: params, packed: packed, backend: b, stops: stops,
-		valued: l.Policy.Value != ""}, nil
+		valued: valued}, nil
 }
 
 // ofFurther tells whether a parameter is of a layer for further tokens, which the run does not train.

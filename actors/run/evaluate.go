@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -27,6 +28,8 @@ type Evaluation struct {
 	Batches    int     `json:"batches"`
 	// of named validation sets
 	Sets []SetLoss `json:"sets,omitempty"`
+	// to train.eval_prompts
+	Answers []Shown `json:"answers,omitempty"`
 	// of models of diffusion where it was asked for, by time of the noise levels
 	Levels []LevelLoss `json:"levels,omitempty"`
 }
@@ -75,7 +78,7 @@ func Evaluate(ctx context.Context, cfg *configs.Config, q Question) (*Evaluation
 	if err != nil {
 		return nil, err
 	}
-	out.Loss, out.Sets = core.EvalLoss(values), r.setLosses(values)
+	out.Loss, out.Sets, out.Answers = core.EvalLoss(values), r.setLosses(values), r.data.takeShown()
 	if out.Levels, err = r.byLevel(ctx, q); err != nil {
 		return nil, err
 	}
@@ -187,6 +190,10 @@ func (p *reporter) evaluated(m actors.Message) {
 	}
 	p.say("eval  step %d  loss %.4f%s%s", m.Step, loss, p.perplexity(loss), words)
 	p.log.Info("eval", fields...)
+	for _, a := range p.r.data.takeShown() {
+		p.say("eval  %q → %q", a.Prompt, strings.TrimSpace(a.Answer))
+		p.log.Info("answer", zap.Int64("step", m.Step), zap.String("prompt", a.Prompt), zap.String("answer", a.Answer))
+	}
 }
 
 // evaluations reads the losses of evaluations before a step from the log.

@@ -176,6 +176,11 @@ func (d *data) promptEncoder() (dataset.SampleEncoder, error) {
 
 // sees takes the ranks whose parameters answers are drawn with.
 func (d *data) sees(ranks []*host.Rank) {
+	if x := d.shown; x != nil {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.ranks = ranks
+	}
 	if r := d.rollouts; r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -31,7 +31,7 @@ type Event struct {
 // begins with these words; its own records are named by theirs.
 var kinds = []struct{ begins, kind string }{
 	{"eval  ", ""}, {"saved step", "durable"}, {"checkpoint queued", "queued"}, {"checkpoint not saved", "unsaved"},
-	{"! the checkpoint of step", "unsaved"}, {"eval", "eval"}, {"copies in memory", "copies"},
+	{"! the checkpoint of step", "unsaved"}, {"eval", "eval"}, {"answer", "answer"}, {"copies in memory", "copies"},
 	{"experts moved", "moved"}, {"recovered after", "recovered"}, {"step given up", "given up"},
 	{"! slow:", "slow"}, {"! no step for", "stalled"}, {"! a connection broke", "broken"}, {"! device ", "device"},
 	{"failed", "failed"},
@@ -50,6 +50,8 @@ func ParseEvent(line []byte) (e Event, err error) {
 		Loss  *float64 `json:"loss"`
 		Every *float64 `json:"every"`
 		Error string   `json:"error"`
+		Ask   string   `json:"prompt"`
+		Said  string   `json:"answer"`
 		Sets  []struct {
 			Name string  `json:"name"`
 			Loss float64 `json:"loss"`
@@ -81,6 +83,9 @@ func ParseEvent(line []byte) (e Event, err error) {
 		for _, s := range l.Sets {
 			e.Text += fmt.Sprintf("  %s %.4f", s.Name, s.Loss)
 		}
+	}
+	if e.Kind == "answer" {
+		e.Text = fmt.Sprintf("%q → %q", l.Ask, l.Said)
 	}
 	if e.Kind == "copies" {
 		e.Value = l.Every

@@ -82,6 +82,9 @@ func evalCommand(c *cobra.Command, args []string) error {
 		for _, s := range e.Sets {
 			fmt.Fprintf(w, "  %s  %.6f\n", s.Name, s.Loss)
 		}
+		for _, a := range e.Answers {
+			fmt.Fprintf(w, "  %q → %q\n", a.Prompt, a.Answer)
+		}
 		for _, l := range e.Levels {
 			fmt.Fprintf(w, "  noise %4.2f to %4.2f  %.6f\n", l.From, l.To, l.Loss)
 		}
