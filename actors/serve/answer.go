@@ -91,8 +91,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 		s.fail(w, s.refusal(err))
 		return
 	}
-	a.chosen, a.identity = s.now().Unix(), or(a.b.RequestID, fmt.Sprintf("%d-%d", s.began.UnixNano(), s.ids.Add(1)))
-	a.identity = a.form.prefix() + "-" + a.identity
+	if a.chosen, a.identity = s.now().Unix(), s.identity(a.form.prefix()); a.b.RequestID != nil {
+		a.identity = a.form.prefix() + "-" + *a.b.RequestID
+	}
 	if a.stream {
 		err = s.streamed(ctx, w, a, talks)
 	} else {
@@ -102,6 +103,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 		s.counted.cancelled.Add(1)
 		s.loop.cancel(requests)
 	}
+}
+
+// identity is a name of an answer that no other has.
+func (s *Server) identity(prefix string) string {
+	return fmt.Sprintf("%s-%d-%d", prefix, s.began.UnixNano(), s.ids.Add(1))
 }
 
 // refusal is why the loop took no request.
@@ -161,7 +167,11 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, tal
 		v["prompt_token_ids"] = a.prompts[0]
 	}
 	a.form.head(v)
-	answer(w, http.StatusOK, v)
+	if d, ok := w.(speaker); ok {
+		answer(w, http.StatusOK, d.in.whole(v))
+	} else {
+		answer(w, http.StatusOK, v)
+	}
 	return nil
 }
 
@@ -258,6 +268,9 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, a *asked, 
 		v["usage"] = usage(a, drawn)
 		s.note(w, flusher, v)
 	}
+	if _, ok := w.(speaker); ok {
+		return nil
+	}
 	_, err := w.Write([]byte("data: [DONE]\n\n"))
 	flusher.Flush()
 	return err
@@ -317,7 +330,11 @@ func (s *Server) chunk(a *asked, choices []any) map[string]any {
 }
 
 // note writes an event; a client that has gone away shows by the context.
-func (s *Server) note(w http.ResponseWriter, f http.Flusher, v any) {
+func (s *Server) note(w http.ResponseWriter, f http.Flusher, v map[string]any) {
+	if d, ok := w.(speaker); ok {
+		d.say(v)
+		return
+	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("serve: an event does not marshal: %v", err))

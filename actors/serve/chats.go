@@ -39,6 +39,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 		return err
 	}
 	f := &chatForm{s: s, logProbs: or(b.LogProbs, false), asked: a, role: "assistant", tellText: or(b.PromptText, false)}
+	if _, ok := w.(speaker); ok {
+		a.usage, a.each = true, true
+	}
 	a.form, a.top = f, or(b.TopLogProbs, 0)
 	if a.further < 0 && or(b.Echo, false) && !a.stream {
 		a.further = a.top

@@ -48,6 +48,9 @@ var refused = map[string]string{
 	"ec_transfer_params":          "images are read here and by no other server",
 	"vllm_xargs":                  "there are no plug-ins to read them",
 	"repetition_detection":        "what repeats is not looked for; see repetition_penalty",
+	"embed_dtype":                 "vectors are float32",
+	"endianness":                  "vectors are little-endian",
+	"use_activation":              "vectors are of length 1",
 	"chat_template":               "the template is the model's own, which the operator has chosen",
 }
 

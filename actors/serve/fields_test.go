@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"reflect"
@@ -18,6 +19,11 @@ var endpoints = []struct {
 }{
 	{"ChatCompletionRequest", "/v1/chat/completions", chatBody{}, `"messages": [{"role": "user", "content": "w8"}], "max_tokens": 1`},
 	{"CompletionRequest", "/v1/completions", completionBody{}, `"prompt": "w8", "max_tokens": 1`},
+	{"EmbeddingCompletionRequest", "/v1/embeddings", embeddingBody{}, `"input": "w8"`},
+	{"TokenizeCompletionRequest", "/tokenize", tokenizeBody{}, `"prompt": "w8"`},
+	{"TokenizeChatRequest", "/tokenize", tokenizeBody{}, `"messages": [{"role": "user", "content": "w8"}]`},
+	{"DetokenizeRequest", "/detokenize", detokenizeBody{}, `"tokens": [1]`},
+	{"AnthropicMessagesRequest", "/v1/messages", messagesBody{}, `"messages": [{"role": "user", "content": "w8"}], "max_tokens": 1`},
 }
 
 // vllmFields are the fields of vLLM's request classes.
@@ -44,11 +50,10 @@ func TestFields(t *testing.T) {
 	require.Len(t, all, len(endpoints))
 	for _, e := range endpoints {
 		ask := func(field, value string) (int, any) {
-			whole := e.whole
-			if at := strings.Index(whole, `"`+field+`": `); at >= 0 { // it is there already
-				whole = `"service_tier": 1`
-			}
-			code, v := post(t, url+e.path, fmt.Sprintf(`{"model": "words", %q: %s, %s}`, field, value, whole))
+			whole := map[string]any{}
+			require.NoError(t, json.Unmarshal([]byte(`{"model": "words", `+e.whole+"}"), &whole))
+			whole[field] = json.RawMessage(value)
+			code, v := post(t, url+e.path, string(asJSON(whole)))
 			return code, v["error"]
 		}
 		for _, f := range all[e.class] {
@@ -67,7 +72,11 @@ func TestFields(t *testing.T) {
 			case f == "model":
 			default:
 				require.Equal(t, 400, code, f)
-				require.Equal(t, f, at(fault, "param"), "%s: %v", f, fault)
+				if e.class == "AnthropicMessagesRequest" { // whose errors name it in their texts
+					require.Contains(t, at(fault, "message"), f)
+				} else {
+					require.Equal(t, f, at(fault, "param"), "%s: %v", f, fault)
+				}
 				if refused[f] != "" {
 					require.Contains(t, at(fault, "message"), refused[f])
 					code, fault = ask(f, "null")

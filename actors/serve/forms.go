@@ -23,7 +23,7 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request, b *completio
 		return err
 	}
 	f := &completionForm{s: s, logProbs: b.LogProbs != nil, places: map[int]*place{}, asked: a}
-	if a.prompts, f.texts, err = s.prompts(b.Prompt, or(b.AddSpecial, true)); err != nil {
+	if a.prompts, f.texts, err = s.prompts("prompt", b.Prompt, or(b.AddSpecial, true)); err != nil {
 		return err
 	}
 	a.form, a.top = f, or(b.LogProbs, 0)

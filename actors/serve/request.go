@@ -196,9 +196,9 @@ func as[T any](raw json.RawMessage) (v T, ok bool) {
 }
 
 // prompts reads a text, texts, ids or lists of ids, and gives what texts there are.
-func (s *Server) prompts(raw json.RawMessage, special bool) (lists [][]int32, texts []string, err error) {
+func (s *Server) prompts(field string, raw json.RawMessage, special bool) (lists [][]int32, texts []string, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil, bad("prompt", "the request has no prompt")
+		return nil, nil, bad(field, "the request has no %s", field)
 	} else if text, ok := as[string](raw); ok {
 		texts = []string{text}
 	} else if list, ok := as[[]string](raw); ok {
@@ -208,15 +208,15 @@ func (s *Server) prompts(raw json.RawMessage, special bool) (lists [][]int32, te
 	} else if many, ok := as[[][]int32](raw); ok {
 		lists = many
 	} else {
-		return nil, nil, bad("prompt", "prompt is no text, no list of token ids, and no list of these")
+		return nil, nil, bad(field, "%s is no text, no list of token ids, and no list of these", field)
 	}
 	if n := len(lists) + len(texts); n == 0 || n > answersMost {
-		return nil, nil, bad("prompt", "there are %d prompts, and not from 1 to %d", n, answersMost)
+		return nil, nil, bad(field, "there are %d prompts, and not from 1 to %d", n, answersMost)
 	}
 	for _, t := range texts {
 		ids, err := s.tok.TryEncode(t, special)
 		if err != nil {
-			return nil, nil, bad("prompt", "%v", err)
+			return nil, nil, bad(field, "%v", err)
 		}
 		lists = append(lists, ids)
 	}

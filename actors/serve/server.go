@@ -86,6 +86,7 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	s.mux.HandleFunc("GET /v1/models", s.guarded(s.models))
 	s.mux.HandleFunc("GET /v1/models/{name...}", s.guarded(s.model))
 	s.trainable()
+	s.beside()
 	s.mux.HandleFunc("GET /health", s.health)
 	s.mux.HandleFunc("GET /metrics", s.guarded(s.metrics))
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -150,6 +151,10 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 	s.counted.failed.Add(1)
 	if f.status == http.StatusTooManyRequests || f.code == "no_room" {
 		w.Header().Set("Retry-After", "1")
+	}
+	if d, ok := w.(speaker); ok {
+		answer(w, f.status, d.in.fault(f))
+		return
 	}
 	answer(w, f.status, map[string]any{"error": map[string]any{"message": f.message, "type": f.kind,
 		"param": orNull(f.param), "code": orNull(f.code)}})

@@ -65,7 +65,7 @@ func exact(d *json.Decoder, t reflect.Type, other func(name string, raw json.Raw
 					return err
 				}
 			} else if err := exact(d, of, nil); err != nil {
-				return faulty{name, err}
+				return faulty{name, fmt.Errorf("%s: %w", name, err)}
 			}
 		}
 	case begin == json.Delim('[') && t.Kind() == reflect.Slice:
