@@ -480,7 +480,8 @@ func TestGoldenPlans(t *testing.T) {
 	t.Parallel()
 	for _, name := range append([]string{"qwen3-moe", "qwen3-moe-aux", "deepseek-v3.2", "glm5", "llama3.2",
 		"qwen3-tied", "gemma2", "glm4",
-		"gemma3", "phi3", "olmo2", "olmo3", "exaone-moe", "jais2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "baichuan2",
+		"gemma3", "phi3", "olmo2", "olmo3", "exaone-moe", "jais2", "lfm2", "nanochat", "starcoder2", "gpt2",
+		"internlm2", "mimo", "qwen", "baichuan2",
 		"baichuan2-alibi", "qwen3-next",
 		"qwen3.5", "llava-onevision1.5", "siglip-llama", "llava-clip",
 		"llava-dinov2", "gemma3-vision", "qwen3.5-vision", "qwen3.5-moe-vision", "kimi-k2.5",
@@ -516,7 +517,7 @@ func TestGoldenContext(t *testing.T) {
 		"deepseek-v2", "deepseek-v3", "qwen3-next", "qwen3.5", "gemma3-vision", "baichuan2-alibi",
 		"qwen3.5-vision",
 		"deepseek-v3.2", "glm5", furtherGoldens[2], furtherGoldens[1], "kimi-k2.5",
-		"ernie4.5-vl", "ernie4.5-vl-aux",
+		"ernie4.5-vl", "ernie4.5-vl-aux", "lfm2",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, w := openGolden(t, name), ways[i%len(ways)]

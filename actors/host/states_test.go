@@ -38,6 +38,40 @@ func narrow(t *testing.T, keys int) *family.Model {
 	return family.Decoder("toy", s)
 }
 
+// shortConvs is such a model with short convolutions in place of states.
+func shortConvs(t *testing.T) *family.Model {
+	s := hybridOf(t, 2).Spec
+	s.Mixers, s.Delta = []string{"conv", "conv", "full_attention", "conv"}, block.Delta{Taps: 3}
+	require.NoError(t, s.Check())
+	return family.Decoder("toy", s)
+}
+
+// TestConvsInChunks is TestStatesInChunks of short convolutions, with tokens of ranks too.
+func TestConvsInChunks(t *testing.T) {
+	for _, packed := range []bool{false, true} {
+		want, norms := contextPlan{pp: 1, dp: 1, tp: 1, cp: 1, packed: packed,
+			schedule: "1f1b"}.train(t, shortConvs(t), contextRows, 3)
+		for _, v := range []contextPlan{
+			{pp: 2, dp: 1, tp: 1, cp: 1, chunks: 3, rc: grad.RecomputeSelective},
+			{pp: 1, dp: 2, tp: 2, cp: 1, chunks: 6, zero: 1}, {pp: 2, dp: 1, tp: 2, cp: 1, chunks: 3, sp: true},
+			{pp: 1, dp: 1, tp: 2, cp: 2, u: 1, chunks: 2, rc: grad.RecomputeFull},
+			{pp: 1, dp: 1, tp: 1, cp: 4, u: 2, zigzag: true, ring: true, zero: 3},
+		} {
+			if v.schedule = "1f1b"; v.chunks > 1 {
+				v.schedule = "chunkpipe"
+			}
+			v.packed, v.u = packed, max(1, v.u)
+			t.Run(fmt.Sprint(v), func(t *testing.T) {
+				got, gn := v.train(t, shortConvs(t), contextRows, 3)
+				for i := range want {
+					require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "%v, want %v", got, want)
+					require.LessOrEqual(t, math.Abs(gn[i]-norms[i])/norms[i], 1e-4, "%v, want %v", gn, norms)
+				}
+			})
+		}
+	}
+}
+
 // TestStatesInChunks trains a hybrid whose sequences are cut into chunks, whole and packed, with tensor
 // parallelism, pipelines, ZeRO, recompute and tokens shared out over ranks, to the losses and norms of one
 // device: within 1e-5 and 1e-4, since sums of float32 have another order.

@@ -169,7 +169,7 @@ class Case(base.Case):
         # the model's own loss of balance takes no mask of packed sequences
         more = dict(output_router_logits=False) if self.balance else {}
         self.router = []
-        if "linear_attention" in self.kinds:  # which knows no borders of packed documents: each goes by itself
+        if self.kinds & {"linear_attention", "conv"}:  # which know no borders of packed documents: each goes by itself
             rows = []
             for ids, places, lengths in zip(self.ids, self.positions, base.DOCUMENTS):
                 if len(ids) != sum(lengths):  # one of them, for check_packing

@@ -149,6 +149,11 @@ func init() {
 // RMSNorm normalises the last axis of x [... d] with weight w [d].
 func (t *Tape) RMSNorm(x, w *Value, eps float64) *Value { return t.RMSNormPlus(x, w, eps, 0) }
 
+// UnitNorm is RMSNorm without a weight.
+func (t *Tape) UnitNorm(x *Value, eps float64) *Value {
+	return t.RMSNorm(x, t.ones(x.Shape[len(x.Shape)-1], x.DType), eps)
+}
+
 // RMSNormPlus is RMSNorm with weight w + plus.
 func (t *Tape) RMSNormPlus(x, w *Value, eps, plus float64) *Value {
 	x, w = t.only(x, upTo(len(x.Shape)-1)...), t.to(w, Place{})

@@ -18,6 +18,7 @@ type Attn struct {
 	Hidden, Heads, KV, HeadDim int
 	QKVBias, OBias             bool
 	QKNorm                     bool // a norm of each head's query and key, as in Qwen3
+	QKNormLast                 bool // which is taken once they have turned
 	// a norm of the query and the key over all heads together, as in OLMo 2
 	QKWhole bool
 	Norm    Norm // of queries and keys
@@ -53,6 +54,9 @@ func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	if a.Rope != NoRope {
 		cos, sin := r.angles(a.Rope)
 		q, k = t.Rope(q, cos, sin, a.Pairs), t.Rope(k, cos, sin, a.Pairs)
+	}
+	if a.QKNormLast {
+		q, k = a.Norm.Record(r, name+".q_norm", q, a.HeadDim), a.Norm.Record(r, name+".k_norm", k, a.HeadDim)
 	}
 	scale := a.Scale
 	if scale == 0 {
@@ -108,7 +112,7 @@ func (a Attn) project(r *Rec, name, which string, h *grad.Value, heads int) *gra
 		x = r.T.WholeWidth(a.Norm.Record(r, name+"."+which+"_norm", x, heads*a.HeadDim))
 	}
 	x = r.T.Heads(x, a.HeadDim)
-	if a.QKNorm && which != "v" {
+	if a.QKNorm && !a.QKNormLast && which != "v" {
 		x = a.Norm.Record(r, name+"."+which+"_norm", x, a.HeadDim)
 	}
 	return x

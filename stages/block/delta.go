@@ -92,6 +92,11 @@ func (l *deltaLayer) rule(q, k, v, g, beta *grad.Value) *grad.Value {
 	default:
 		o = l.T.DeltaRule(q, k, v, g, beta, l.cu, unitEps)
 	}
+	return l.own(o)
+}
+
+// own are the rows of a sequence that are new, among the members of the residual stream.
+func (l *deltaLayer) own(o *grad.Value) *grad.Value {
 	switch {
 	case l.Pool > 0:
 		o = l.T.Take(o, l.T.Data("paged.last", tensor.I32, l.Shape.Rows))
@@ -99,4 +104,25 @@ func (l *deltaLayer) rule(q, k, v, g, beta *grad.Value) *grad.Value {
 		o = l.T.Last(o, l.Shape.Rows)
 	}
 	return l.T.Residual(o)
+}
+
+// ShortConv is a convolution over the last tokens between two gates, c·conv(b·x), of projections b, c and x
+// (arXiv:2511.23404).
+type ShortConv struct{ Hidden, Taps int }
+
+// Size implements Part.
+func (c ShortConv) Size() int { return 4 * c.Hidden * c.Hidden }
+
+// Record implements Part. Data and the sharing of tokens are those of Delta, by columns in place of heads.
+func (c ShortConv) Record(r *Rec, name string, h *grad.Value) *grad.Value {
+	l := deltaLayer{Delta: Delta{Keys: c.Hidden}, Rec: r, name: name, cu: r.Cu()}
+	if r.Cached {
+		l.cu = r.T.Data("cu_seqlens_k", tensor.I32, 2)
+	}
+	project := func(which string) *grad.Value {
+		return r.Linear(name+"."+which+"_proj", h, c.Hidden, c.Hidden, LinearOpts{})
+	}
+	x := l.sequence(r.cache(name+".x", r.T.Mul(project("b"), project("x"))))
+	y := l.own(l.conv("x", x, r.T.Param(name+".x_conv.weight", []int{c.Hidden, c.Taps}, 0, 1, true)))
+	return r.Linear(name+".o_proj", r.T.Mul(project("c"), y), c.Hidden, c.Hidden, LinearOpts{Row: true})
 }

@@ -8,7 +8,7 @@ type Norm struct {
 	Eps   float64
 	Plus  float64 // added to the weight of an RMS norm: 1 in Gemma
 	Layer bool
-	Bare  bool // a layer norm has no bias
+	Bare  bool // a layer norm has no bias, and an RMS norm no weight
 }
 
 // Record is the norm called name over the last axis of x, of width d.
@@ -18,6 +18,9 @@ func (n Norm) Record(r *Rec, name string, x *grad.Value, d int) *grad.Value {
 	}
 	if n.Layer {
 		return r.LayerNorm(name, x, d, n.Eps)
+	}
+	if n.Bare {
+		return r.T.UnitNorm(x, n.Eps)
 	}
 	return r.T.RMSNormPlus(x, r.T.Param(name+".weight", []int{d}, -1, 1, false), n.Eps, n.Plus)
 }

@@ -29,6 +29,7 @@ type Rope struct {
 	Turns func(sections []int) []int32
 	// Long and Short divide each frequency (longrope, arXiv:2402.13753): Long where Length exceeds Original.
 	Long, Short []float64
+	Back        bool // turns by the negative angles
 }
 
 // Axes is the position that each of the Dim/2 frequencies turns with: 0 time, 1 height, 2 width.
@@ -120,6 +121,11 @@ func (r *Rope) Inverse() (inv []float32, scale float64) {
 	case "yarn":
 		r.yarn(inv)
 		scale = r.attention()
+	}
+	for i := range inv {
+		if r.Back {
+			inv[i] = -inv[i]
+		}
 	}
 	return inv, scale
 }

@@ -39,5 +39,14 @@ var Linear = configs.Declare("linear attention", configs.Rules[LinearKeys]{
 		}
 	}})
 
-// Carries reports whether layers of linear attention carry a state from each token to the next.
-func (s *Spec) Carries() bool { return slices.Contains(s.Mixers, LinearAttention) }
+// ConvMixer is the kind of layers with a short convolution of as many taps.
+const ConvMixer = "conv"
+
+var _ = RegisterMixer(ConvMixer, func(s Spec, _ int) block.Part {
+	return block.ShortConv{Hidden: s.Hidden, Taps: s.Delta.Taps}
+})
+
+// Carries reports whether layers carry a state or a convolution from each token to the next.
+func (s *Spec) Carries() bool {
+	return slices.ContainsFunc(s.Mixers, func(kind string) bool { return kind == LinearAttention || kind == ConvMixer })
+}

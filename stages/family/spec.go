@@ -45,6 +45,8 @@ type Spec struct {
 type Attending struct {
 	// queries and keys are normed over all heads together
 	QKWhole bool
+	// QKNorm is taken of queries and keys that have turned
+	QKNormLast bool
 	// LocalRope is that of sliding layers, if its Dim is not 0
 	LocalRope block.Rope
 	// neighbouring numbers of a head turn together
@@ -69,6 +71,7 @@ type Ends struct {
 	Positions              int     // rows of a table of learned positions, 0 for none
 	LogitCap               float64 // soft cap of logits, 0 for none
 	EmbedScale, LogitScale float64 // factors on embeddings and on logits; 0 is 1
+	EmbedNorm              bool    // embeddings are normed, by a norm without a weight
 	// EmbedScale is rounded to the dtype of the embeddings first
 	EmbedRounds bool
 	// rows of the head have length 1: it multiplies with the table's rows divided by their norms
@@ -269,7 +272,7 @@ func (s Spec) Attentions() (out []block.Part) {
 // attention is the attention of layer i, with a window of so many keys, 0 for all.
 func (s Spec) attention(i, window int) block.Attn {
 	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias, OBias: s.OBias,
-		QKNorm: s.QKNorm, QKWhole: s.QKWhole, Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale,
+		QKNorm: s.QKNorm, QKNormLast: s.QKNormLast, QKWhole: s.QKWhole, Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale,
 		Cap: s.AttnCap, Gate: s.AttnGate, Sinks: s.Sinks, Sees: s.Sees, Alibi: s.Alibi}
 	if s.DepthScale {
 		a.Scale = cmp.Or(s.AttnScale, 1/math.Sqrt(float64(s.HeadDim))) / float64(i+1)
@@ -305,7 +308,9 @@ func (s Spec) embed(r *block.Rec, env map[string]*grad.Value) {
 	if s.EmbedScale != 0 && s.EmbedScale != 1 {
 		x = t.Scale(x, s.EmbedFactor(x.DType))
 	}
-	x = t.Place("residual", x)
+	if x = t.Place("residual", x); s.EmbedNorm {
+		x = t.UnitNorm(x, s.Eps)
+	}
 	if s.Positions > 0 {
 		table := t.Param(positionName+".weight", []int{s.Positions, s.Hidden}, -1, 1, true)
 		x = t.Add(x, t.Place("residual", t.Embed(t.Data("positions", tensor.I32, r.Shape.Rows), table)))

@@ -31,7 +31,8 @@ func tinyOn(t *testing.T, pool *tensor.Pool, b kernels.Backend) *Generator {
 // sums of equal terms in another order differ by less than 1e-5.
 func TestCache(t *testing.T) {
 	pool := tensor.NewPool("sample", 0).Poison()
-	for _, g := range []*Generator{tiny(t, pool), sliding(t, pool), hybrid(t, pool)} {
+	for _, g := range []*Generator{tiny(t, pool), sliding(t, pool), hybrid(t, pool, "linear_attention"),
+		hybrid(t, pool, "conv")} {
 		pieces(t, g)
 		g.Close()
 	}
@@ -92,11 +93,11 @@ func sliding(t *testing.T, pool *tensor.Pool) *Generator {
 }
 
 // hybrid is a model of a layer with the gated delta rule and one of gated attention.
-func hybrid(t *testing.T, pool *tensor.Pool) *Generator {
+func hybrid(t *testing.T, pool *tensor.Pool, kind string) *Generator {
 	m := family.Decoder("hybrid", family.Spec{
 		Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6, InitStd: 0.5,
 		Attending: family.Attending{AttnGate: true},
-		Mixers:    []string{"linear_attention", "full_attention"}, Rope: block.Rope{Dim: 2, Theta: 10000},
+		Mixers:    []string{kind, "full_attention"}, Rope: block.Rope{Dim: 2, Theta: 10000},
 		Delta: block.Delta{Hidden: 16, Keys: 2, Values: 4, KeyDim: 4, ValueDim: 6, Taps: 4, Eps: 1e-6},
 	})
 	g, err := New(m, nil, tensor.F32, ref.New(), pool,

@@ -2,6 +2,7 @@ package decoders
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
@@ -59,4 +60,20 @@ var _ = family.Register(family.Family{ModelType: "cwm", Paper: "2510.02387", HF:
 	if len(c.LayerTypes) == 0 { // the first layer sees everything, not the fourth
 		s.Mixers = slices.Concat([]string{"full_attention"}, s.Mixers)[:s.Layers]
 	}
+}})
+
+// nanochat: norms without weights, also of the embeddings; heads that turn backwards and are normed; an MLP without a
+// gate; and a soft cap of logits.
+var _ = family.Register(family.Family{ModelType: "nanochat", HF: hf.Family{Class: "NanoChatForCausalLM", OutBias: true,
+	Has: []string{"attention_bias", "final_logit_softcapping"}, Null: []string{"final_logit_softcapping"},
+	Fixed: map[string]string{"qk_norm": "true"}, Omit: []string{"qk_norm"}, Usual: map[string]string{
+		"hidden_act": `"relu2"`}, Absent: map[string]string{"hidden_size": "768", "intermediate_size": "8192",
+		"num_hidden_layers": "12", "num_attention_heads": "6", "vocab_size": "50304", "max_position_embeddings": "2048",
+		"rms_norm_eps": "1e-6", "hidden_act": `"relu2"`, "final_logit_softcapping": "15", "bos_token_id": "0",
+		"eos_token_id": "1"}}, Spec: func(_ configs.Model, s *family.Spec) {
+	s.Norm, s.EmbedNorm, s.Rope.Back = block.Norm{Bare: true}, true, true
+	everywhere(s, "plain")
+}, Source: func(configs.Model) func(string) family.Source {
+	rename := strings.NewReplacer(".mlp.up_proj.", ".mlp.fc1.", ".mlp.down_proj.", ".mlp.fc2.")
+	return func(name string) family.Source { return family.Source{Name: rename.Replace(name)} }
 }})
