@@ -150,13 +150,21 @@ func TestEncodersAgree(t *testing.T) {
 	on, _ := encodersRun(t, fmt.Sprintf("{path: %q}", filepath.Join(export, "transformer")), dir, encoder)
 	require.Less(t, on[0], drawn[0])
 
+	// an encoder without weights ends the run before it reads a sample
+	text := fmt.Sprintf("model: %s\ndata: {paths: [%q], seq_len: 16}\ndiffusion: {autoencoder: pixels, sizes: [8x8], text_encoder: %q}\n",
+		model, filepath.Join(dir, "a.tar"), filepath.Join(dir, "text"))
+	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: []string{"log.dir=" + t.TempDir()}})
+	require.NoError(t, err)
+	_, err = Open(cfg)
+	require.ErrorContains(t, err, "diffusion.text_encoder: ")
+
 	// but not under a scheduler that has it say something else
 	noise := filepath.Join(dir, "noise.json")
 	require.NoError(t, os.WriteFile(noise, []byte(`{"_class_name": "DDIMScheduler", "prediction_type": "epsilon"}`), 0o644))
 	args := []string{"model.path=" + filepath.Join(export, "transformer"), "diffusion.scheduler=" + noise}
-	text := fmt.Sprintf("data: {paths: [%q], seq_len: 16}\ndiffusion: {autoencoder: pixels, sizes: [8x8], text_encoder: %q}\n",
+	text = fmt.Sprintf("data: {paths: [%q], seq_len: 16}\ndiffusion: {autoencoder: pixels, sizes: [8x8], text_encoder: %q}\n",
 		filepath.Join(dir, "a.tar"), encoder)
-	_, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: args})
+	_, err = configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: args})
 	require.ErrorContains(t, err, "diffusion.scheduler: the model learnt to say flow_prediction under")
 	_, err = configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append(args,
 		"model.init=random")})

@@ -90,8 +90,11 @@ func NewCaptionEncoder(cfg *configs.Config, d *family.Denoiser) (*CaptionEncoder
 	}
 	for _, p := range x.parts {
 		print, err := trained.FolderPrint(p.dir)
+		if err == nil && cfg.Run.Diffusion.Encoders == "cached" { // a live one may begin from random weights
+			err = trained.HasWeights(p.dir)
+		}
 		if err != nil {
-			return nil, err
+			return nil, cfg.Fault("diffusion.text_encoder", err.Error(), "")
 		}
 		prints = append(prints, print, p.use.Length, p.use.Take, p.use.Rest, p.use.Clean, p.tok.Fingerprint())
 	}

@@ -1,6 +1,7 @@
 package diffusion
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func NewLooker(cfg *configs.Config, d *family.Denoiser) (*looker, error) {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}
 	print, err := trained.FolderPrint(dir)
-	if err != nil {
+	if err = cmp.Or(err, trained.HasWeights(dir)); err != nil {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}
 	parts := []any{"look 2", print} // and of which pixels it reads

@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -17,6 +17,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -183,6 +184,19 @@ func (s *seekBuffer) Seek(int64, int) (int64, error) { return int64(len(s.b)), n
 // printBytes of the start, the middle and the end of each file of weights tell folders apart.
 const printBytes = 64 << 10
 
+// weighty are the endings of files that weights may lie in.
+var weighty = []string{".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf"}
+
+// HasWeights is an error where the headers of a folder's weights cannot be read. Whoever reads the numbers only with the
+// first sample asks before: it would seem to be the sample's fault.
+func HasWeights(dir string) error {
+	w, err := checkpoint.OpenFolder(dir)
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
 // FolderPrint changes with the configuration and the weights of a folder.
 func FolderPrint(dir string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
@@ -195,7 +209,7 @@ func FolderPrint(dir string) (string, error) {
 		return "", err
 	}
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".safetensors") {
+		if e.IsDir() || !slices.Contains(weighty, filepath.Ext(e.Name())) {
 			continue
 		}
 		f, err := os.Open(filepath.Join(dir, e.Name()))

@@ -47,3 +47,21 @@ func FuzzKept(f *testing.F) {
 		_, _ = decodeKept(raw, "k") // an error is an answer
 	})
 }
+
+// TestFolderPrint: weights in torch's file count as those in safetensors do; a folder without any has none.
+func TestFolderPrint(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o600))
+	require.ErrorContains(t, HasWeights(dir), "model.safetensors")
+	weights, err := os.ReadFile("../checkpoint/torch/testdata/parameters.pt")
+	require.NoError(t, err)
+	prints := map[string]bool{}
+	for i := range 3 {
+		weights[len(weights)/2] += byte(i)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "pytorch_model.bin"), weights, 0o600))
+		print, err := FolderPrint(dir)
+		require.NoError(t, err)
+		prints[print] = true
+	}
+	require.Len(t, prints, 3)
+}
