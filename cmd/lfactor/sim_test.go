@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/sim/fidelity"
@@ -115,6 +116,23 @@ func TestSimSchedulesAndFaults(t *testing.T) {
 	require.Equal(t, exit.Fit, cli.ExitCode(err))
 }
 
+// TestSimDays: a week has its figures, and of a machine whose hosts have a price and a power also dollars and energy.
+func TestSimDays(t *testing.T) {
+	t.Parallel()
+	text, err := configs.ClusterFile("h100")
+	require.NoError(t, err)
+	priced := filepath.Join(t.TempDir(), "c.yaml")
+	require.NoError(t, os.WriteFile(priced, []byte(strings.Replace(string(text), "  copy:", "  price: 20\n  power: 10\n  copy:", 1)),
+		0o600))
+	out, err := simOutput(t, "sim", "days", "7", shippedRun, "--cluster", "h100", "--mtbf", "12h", "--spares", "1")
+	require.NoError(t, err)
+	require.Contains(t, out, "Daly")
+	require.NotContains(t, out, "dollars")
+	out, err = simOutput(t, "sim", "days", "7", shippedRun, "--cluster", priced, "--spares", "1")
+	require.NoError(t, err)
+	require.Contains(t, out, "6720 dollars\n3360 kWh\n") // two hosts
+}
+
 func TestSimBadInput(t *testing.T) {
 	t.Parallel()
 	bad := filepath.Join(t.TempDir(), "c.yaml")
@@ -132,6 +150,10 @@ func TestSimBadInput(t *testing.T) {
 		{[]string{"sim", "--cluster", "cpu"}, "want a run file"},
 		{[]string{"sim", "predict"}, "want --calibration"},
 		{[]string{"sim", shippedRun, "--faults", "crash"}, "--faults has no effect"},
+		{[]string{"sim", "days", "some", shippedRun}, "want a number of days"},
+		{[]string{"sim", "days", "3", shippedRun, "--mtbf", "often"}, "want a time"},
+		{[]string{"sim", "days", "3", shippedRun, "--away", "2"}, "want a number"},
+		{[]string{"sim", "days", "3", shippedRun, "--cluster", "h100", "--hosts", "7"}, "set plan.dp"},
 		{[]string{"sim", shippedRun, "--shrink"}, "--shrink has no effect"},
 		{[]string{"sim", shippedRun, "--seeds", "2", "--svg", bad}, "--svg has no effect"},
 		{[]string{"sim", "replay", "7", shippedRun, "--seeds", "2"}, "--seeds has no effect"},

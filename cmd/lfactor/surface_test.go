@@ -95,6 +95,7 @@ var jsonArgs = map[string]string{
 	"sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml",
 	"sim diff":     "run/trace.json run.yaml",
 	"sim denoiser": "denoiser.yaml --devices 4",
+	"sim days":     "3 run.yaml",
 	"sim rollouts": "--samplers 2 --staleness 0,1",
 	"sim encoder":  "long --paced=false", "sim fidelity": "long --plans 1", "sim overlap": "long ",
 	"sim predict": "- it wants a table of measured steps", "sim replay": "3 run.yaml",

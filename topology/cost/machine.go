@@ -33,6 +33,8 @@ type Machine struct {
 	Attention float64
 	// Host.
 	Devices int
+	Price   float64         // dollars an hour; 0: not known
+	Power   float64         // kilowatts; 0: not known
 	Local   collective.Link // between devices of one host, a device and direction
 	Copy    float64         // bytes a second to host memory
 	// share of what an exchange of rows sends to other devices of the host that travels, where a row for

@@ -65,7 +65,7 @@ var shares = map[string]bool{"device.efficiency": true, "device.fp8_efficiency":
 // later are keys that are written only where they say something.
 var later = map[string]bool{"device.fp8": true, "device.fp4": true, "device.fp8_efficiency": true,
 	"device.grouped": true, "device.per_expert": true, "device.attention": true, "host.once": true,
-	"network.once": true, "second.efficiency": true}
+	"host.price": true, "host.power": true, "network.once": true, "second.efficiency": true}
 
 var fields = []field{
 	{"device.flops", rate, false, true, func(m *Machine) any { return &m.Flops }},
@@ -89,6 +89,8 @@ var fields = []field{
 	{"host.once", plain, true, false, func(m *Machine) any { return &m.Near }},
 	{"host.latency", clock, true, true, func(m *Machine) any { return &m.Local.Latency }},
 	{"host.copy", speed, false, false, func(m *Machine) any { return &m.Copy }},
+	{"host.price", plain, true, false, func(m *Machine) any { return &m.Price }},
+	{"host.power", plain, true, false, func(m *Machine) any { return &m.Power }},
 	{"network.hosts", plain, false, true, func(m *Machine) any { return &m.Hosts }},
 	{"network.bandwidth", speed, false, true, func(m *Machine) any { return &m.Remote.PerByte }},
 	{"network.once", plain, true, false, func(m *Machine) any { return &m.Once }},
