@@ -73,7 +73,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 		if err := s.toolGuide(a, t); err != nil {
 			return err
 		}
-		f.style, a.shown = t.style, t.style.shown(s.tok)
+		own := *t.style
+		own.tools = t.calls.Tools
+		f.style, a.shown = &own, own.shown(s.tok)
 	}
 	if prompt, err = s.truncate(prompt, a); err != nil {
 		return err

@@ -221,7 +221,7 @@ func TestCalls(t *testing.T) {
 			}
 		}
 	}
-	for _, template := range []string{"tools <arg_key>", "tools <function=", "nothing", "[TOOL_CALLS]"} {
+	for _, template := range []string{"nothing", "[TOOL_CALLS]"} {
 		_, err := styleOf(template)
 		require.Error(t, err)
 	}

@@ -15,10 +15,12 @@ type style struct {
 	told []string // parts of the chat template that all together tell models of the kind
 	// calls has what stands around calls, their names and their arguments
 	calls grammar.Calls
-	key   string   // of the arguments, where a call is an object in JSON with its name
-	one   bool     // an answer has one call at most
-	short bool     // identities of calls have nine letters or digits
-	marks []string // tokens that are special and are written all the same
+	key   string         // of the arguments, where a call is an object in JSON with its name
+	one   bool           // an answer has one call at most
+	short bool           // identities of calls have nine letters or digits
+	marks []string       // tokens that are special and are written all the same
+	tags  *tags          // of calls that are no JSON, nil where they are
+	tools []grammar.Tool // of a request
 }
 
 // inObject has calls that are {name, arguments} in JSON, within marks.
@@ -42,8 +44,10 @@ func deepseek(kind, arguments, end, next string) grammar.Calls {
 
 // styles are those that are known, the most certain first.
 var styles = []style{
-	{name: "GLM 4.5", told: []string{"<arg_key>"}},
-	{name: "Qwen3-Coder", told: []string{"<function="}},
+	{name: "GLM 4.5", told: []string{"<arg_key>"}, tags: glmTags, marks: glmMarks},
+	{name: "Qwen3-Coder", told: []string{"<function="}, tags: coderTags},
+	{name: "MiniMax M2", told: []string{"<minimax:tool_call>"}, tags: minimaxTags},
+	{name: "Kimi K2", told: []string{kimiMarks[3]}, tags: kimiTags, marks: kimiMarks},
 	{name: "Hermes, Qwen, SmolLM3", told: []string{"<tool_call>"},
 		calls: inObject("<tool_call>\n", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>", "arguments"),
 		key:   "arguments"},
@@ -68,19 +72,19 @@ func styleOf(template string) (*style, error) {
 		for _, part := range s.told {
 			known = known && strings.Contains(template, part)
 		}
-		if known && s.calls.Arguments == "" {
-			return nil, bad("tools", "the model writes calls as %s does, which are not read here", s.name)
-		}
 		if known {
 			return s, nil
 		}
 	}
 	return nil, bad("tools", "the model's chat template says nothing of tools that is known here: calls within "+
-		"<tool_call>, behind [TOOL_CALLS], within <｜tool▁calls▁begin｜>, or as {\"name\": , \"parameters\": }")
+		"<tool_call>, <minimax:tool_call>, <|tool_calls_section_begin|> or <｜tool▁calls▁begin｜>, behind [TOOL_CALLS], or as {\"name\": , \"parameters\": }")
 }
 
 // mark is what calls begin with in a text, "" where an answer begins with the first.
 func (s *style) mark() string {
+	if s.tags != nil {
+		return s.tags.mark
+	}
 	if s.calls.Bare { // one special token, whatever follows
 		return s.marks[0]
 	}
@@ -113,6 +117,9 @@ func pieces(part string) []string {
 
 // parse cuts an answer into its text and its calls. What is no call is text.
 func (s *style) parse(text string) (content string, calls []call) {
+	if s.tags != nil {
+		return s.tags.parse(text, s.tools)
+	}
 	at := strings.Index(text, s.mark())
 	if at < 0 {
 		return text, nil

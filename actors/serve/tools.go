@@ -123,6 +123,9 @@ func (s *Server) toolGuide(a *asked, t *tools) error {
 	if t.style == nil || !t.held {
 		return nil
 	}
+	if t.style.tags != nil {
+		return bad("tool_choice", "calls as %s writes them are read, and not held to a form: leave tool_choice auto and strict out", t.style.name)
+	}
 	if t.style.mark() == "" && t.calls.Free {
 		return bad("tools", "the model writes calls without marks: strict wants tool_choice required, or a function")
 	}
