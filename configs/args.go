@@ -138,7 +138,7 @@ func sectionTry(name string, value *yaml.Node) string {
 	if value.Kind == yaml.MappingNode && len(value.Content) > 1 && value.Content[1].Kind == yaml.ScalarNode {
 		return fmt.Sprintf("set each by itself, as %s.%s=%s", name, value.Content[0].Value, value.Content[1].Value)
 	}
-	return "set one of them: " + source.OneOf(table().names(name))
+	return fmt.Sprintf("set one of them: `lfactor config explain %s` lists them", name)
 }
 
 // override enters key=value. A leading + or ++ is Hydra's and means nothing here.

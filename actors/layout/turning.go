@@ -19,7 +19,7 @@ func (l *Layout) optimizer(p *grad.Param) *optim.Optimizer { return l.Design.Opt
 
 // Optimizer is that of a parameter.
 func (j *Design) Optimizer(p *grad.Param) *optim.Optimizer {
-	s := optim.Subject{Shape: p.Shape, Experts: p.Experts,
+	s := optim.Subject{Shape: p.Shape, Experts: p.Experts, Taps: p.Taps,
 		Layer: p.Block < len(j.Model.Blocks) && j.Model.Blocks[p.Block].Recompute}
 	c := j.Optim
 	if j.OptimOf != nil {

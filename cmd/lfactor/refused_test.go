@@ -17,7 +17,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	for want, args := range map[string][]string{
 		"model: is a section of keys, not a key; set each by itself, as model.name=qwen/2.5-7b": {"plan",
 			"run.yaml", "model={name: qwen/2.5-7b}"},
-		"model.overrides: is a section of keys, not a key; set one of them: one of ": {"plan", "run.yaml",
+		"model.overrides: is a section of keys, not a key; set one of them: `lfactor config explain model.overrides` lists them": {"plan", "run.yaml",
 			"model.overrides={}"},
 		"--seed is for --upcycle, which makes a mixture": {"ckpt", "convert", "run", "out", "--seed", "3"},
 		"--out=folder cannot be written: it is a directory; name another file": {"plan", "run.yaml",

@@ -45,6 +45,13 @@ func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value
 	return v
 }
 
+// Taps declares the taps [channels taps] of a depthwise convolution, cut by channels in units of so many.
+func (t *Tape) Taps(name string, channels, taps, unit int) *Value {
+	v := t.Param(name, []int{channels, taps}, 0, unit, true)
+	t.params[t.Full(name)].Taps = true
+	return v
+}
+
 // placed is where cuts put a parameter, and the fold of their axes.
 func (t *Tape) placed(shape []int, cuts []Cut) (p Place, fold int) {
 	size := append([]int(nil), shape...)

@@ -224,6 +224,7 @@ type Param struct {
 	Block   int   // of the model, that declared it first
 	Experts bool  // each row is an expert's of its block, and lies where the expert does
 	Copies  int   // of the rows, how many there are beyond one an expert
+	Taps    bool  // each row is the taps of a channel by itself (a depthwise convolution): it is no matrix
 	Parts   int   // in how many parts sums over its last axis are taken (Options.Sums), 0 for one
 	// how it lies in memory, where that is not one number an element: Value then has its words, Shape is
 	// that of the numbers

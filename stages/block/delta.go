@@ -36,7 +36,7 @@ func (d Delta) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	}
 	mixed := func(which string, heads, width, unit int) *grad.Value {
 		x := l.sequence(r.cache(name+"."+which, project(which+"_proj", heads, width, unit)))
-		w := t.Param(name+"."+which+"_conv.weight", []int{heads * width, d.Taps}, 0, unit, true)
+		w := t.Taps(name+"."+which+"_conv.weight", heads*width, d.Taps, unit)
 		return t.Heads(t.Act(l.conv(which, x, w), kernels.SiLU), width)
 	}
 	q, k := mixed("q", d.Keys, d.KeyDim, d.KeyDim), mixed("k", d.Keys, d.KeyDim, d.KeyDim)
@@ -123,6 +123,6 @@ func (c ShortConv) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 		return r.Linear(name+"."+which+"_proj", h, c.Hidden, c.Hidden, LinearOpts{})
 	}
 	x := l.sequence(r.cache(name+".x", r.T.Mul(project("b"), project("x"))))
-	y := l.own(l.conv("x", x, r.T.Param(name+".x_conv.weight", []int{c.Hidden, c.Taps}, 0, 1, true)))
+	y := l.own(l.conv("x", x, r.T.Taps(name+".x_conv.weight", c.Hidden, c.Taps, 1)))
 	return r.Linear(name+".o_proj", r.T.Mul(project("c"), y), c.Hidden, c.Hidden, LinearOpts{Row: true})
 }

@@ -69,7 +69,7 @@ func short(axis int) func(of []int) []int {
 var (
 	_ = Register(adafactor(Optimizer{Name: "adafactor", Rest: "adafactor of numbers", State: []string{"exp_avg_sq_row",
 		"exp_avg_sq_col"}, Forms: []Form{{Whole: short(0)}, {Whole: short(1)}}, Takes: func(s Subject) bool {
-		return len(s.Shape) == 2 && !s.Experts || len(s.Shape) == 3 && s.Experts
+		return len(s.Shape) == 2 && !s.Experts && !s.Taps || len(s.Shape) == 3 && s.Experts
 	}}, true))
 	_ = Register(adafactor(Optimizer{Name: "adafactor of numbers", Inner: true, State: []string{"exp_avg_sq"},
 		Forms: []Form{{Whole: slices.Clone[[]int]}}}, false))

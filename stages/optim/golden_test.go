@@ -84,6 +84,7 @@ func (m muonCase) check(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, o.Takes(Subject{Shape: m.Shape, Layer: true}))
 	require.False(t, o.Takes(Subject{Shape: m.Shape}))
+	require.False(t, o.Takes(Subject{Shape: m.Shape, Layer: true, Taps: true}))
 	c := Config{Decay: 0.1, Muon: Muon{Momentum: 0.9, Steps: 5, Plain: m.Plain, Scale: m.Scale}}
 	for bn, b := range map[string]kernels.Backend{"ref": ref.New(), "cpu": cpu.New(1)} {
 		p := tensor.Of(tensor.F32, append([]float32{}, m.Start...), m.Shape...)

@@ -26,7 +26,7 @@ const (
 // Muon takes the matrices of layers, and each expert's; AdamW has embeddings, heads, biases and norms.
 var _ = Register(Optimizer{Name: "muon", State: []string{"momentum_buffer"}, Rest: "adamw", Paper: "2502.16982",
 	Takes: func(s Subject) bool {
-		return s.Layer && (len(s.Shape) == 2 || len(s.Shape) == 3 && s.Experts) && s.Shape[len(s.Shape)-1] > 1 &&
+		return s.Layer && !s.Taps && (len(s.Shape) == 2 || len(s.Shape) == 3 && s.Experts) && s.Shape[len(s.Shape)-1] > 1 &&
 			s.Shape[len(s.Shape)-2] > 1
 	}, Hyper: func(c Config, lr float64, _ int64, h []float64) {
 		h[kernels.HyperLR], h[kernels.HyperBeta1], h[kernels.HyperDecay] = lr, c.Muon.Momentum, c.Decay

@@ -82,6 +82,7 @@ type Subject struct {
 	Shape   []int
 	Layer   bool // of a layer, not of an embedding, a head or what stands before them
 	Experts bool // a matrix for each expert
+	Taps    bool // a row for each channel of a depthwise convolution, [channels 1 taps] elsewhere: no matrix
 }
 
 // Turning is how an optimizer updates whole matrices, whose rows and columns may lie on several ranks:
