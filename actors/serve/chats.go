@@ -15,18 +15,7 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// chats answers POST /v1/chat/completions.
-func (s *Server) chats(w http.ResponseWriter, r *http.Request) {
-	var b chatBody
-	err := s.read(w, r, &b)
-	if err == nil {
-		err = s.chat(w, r, &b)
-	}
-	if err != nil {
-		s.fail(w, err)
-	}
-}
-
+// chat answers POST /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error {
 	if b.MaxNew != nil {
 		if b.Max != nil && *b.Max != *b.MaxNew {

@@ -30,22 +30,15 @@ func (s speaker) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 func (s speaker) Flush() { _ = http.NewResponseController(s.ResponseWriter).Flush() } // a stream that is cut shows by the context
 
 // talks answers requests of a dialect, of which to makes chats.
-func talks[T any](s *Server, in func(b *T) dialect, to func(b *T) (*chatBody, error)) http.HandlerFunc {
-	return s.guarded(func(w http.ResponseWriter, r *http.Request) {
-		var b T
-		var c *chatBody
-		err := s.read(w, r, &b)
-		w = speaker{w, in(&b)}
-		if err == nil {
-			c, err = to(&b)
-		}
+func talks[T any](s *Server, in func() dialect, to func(b *T) (*chatBody, error)) http.HandlerFunc {
+	answers := reading(s, func(w http.ResponseWriter, r *http.Request, b *T) error {
+		c, err := to(b)
 		if err == nil {
 			err = s.chat(w, r, c)
 		}
-		if err != nil {
-			s.fail(w, err)
-		}
+		return err
 	})
+	return func(w http.ResponseWriter, r *http.Request) { answers(speaker{w, in()}, r) }
 }
 
 // say writes what is to be told of a part of an answer, or of its failure.

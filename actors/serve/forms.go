@@ -5,18 +5,7 @@ import (
 	"slices"
 )
 
-// completions answers POST /v1/completions.
-func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
-	var b completionBody
-	err := s.read(w, r, &b)
-	if err == nil {
-		err = s.completion(w, r, &b)
-	}
-	if err != nil {
-		s.fail(w, err)
-	}
-}
-
+// completion answers POST /v1/completions.
 func (s *Server) completion(w http.ResponseWriter, r *http.Request, b *completionBody) error {
 	a, err := s.asking(&b.body, 16)
 	if err != nil {

@@ -17,22 +17,17 @@ type loraBody struct {
 
 // lora answers what vLLM's clients ask of adapters: to load one that lies in the operator's folder, or to unload it.
 func (s *Server) lora(change func(ctx context.Context, r *http.Request, b *loraBody) error, did string) http.HandlerFunc {
-	return s.guarded(func(w http.ResponseWriter, r *http.Request) {
+	return reading(s, func(w http.ResponseWriter, r *http.Request, b *loraBody) error {
+		if s.tenants == nil || s.tenants.o.Dir == "" {
+			return bad("lora_name", "the server has no adapters: --train has room for some, and --adapters-dir names the folder that they lie in")
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), s.o.Deadline)
 		defer cancel()
-		var b loraBody
-		err := s.read(w, r, &b)
-		if err == nil && (s.tenants == nil || s.tenants.o.Dir == "") {
-			err = bad("lora_name", "the server has no adapters: --train has room for some, and --adapters-dir names the folder that they lie in")
-		}
+		err := change(ctx, r, b)
 		if err == nil {
-			err = change(ctx, r, &b)
+			_, _ = fmt.Fprintf(w, "Success: LoRA adapter '%s' %s successfully.", b.Name, did) // a client that has gone away needs none
 		}
-		if err != nil {
-			s.fail(w, s.refusal(err))
-			return
-		}
-		_, _ = fmt.Fprintf(w, "Success: LoRA adapter '%s' %s successfully.", b.Name, did) // a client that has gone away needs none
+		return err
 	})
 }
 

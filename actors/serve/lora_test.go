@@ -46,12 +46,14 @@ func TestLora(t *testing.T) {
 	require.NotEqual(t, draw("words"), want)
 	require.NoError(t, os.Symlink(filepath.Join(dir, "mine"), filepath.Join(dir, "linked")))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "mine", ".one"), os.DirFS(filepath.Join(dir, "mine", "one"))))
 	load := url + "/v1/load_lora_adapter"
 	for body, field := range map[string]string{`{"lora_name": "his", "lora_path": "/etc"}`: "lora_path",
 		`{"lora_name": "his", "lora_path": "../mine/one"}`:     "lora_path",
 		`{"lora_name": "his", "lora_path": "mine/../../x"}`:    "lora_path",
 		`{"lora_name": "his", "lora_path": "linked/one"}`:      "lora_path",
 		`{"lora_name": "his", "lora_path": "empty"}`:           "lora_path",
+		`{"lora_name": "his", "lora_path": "mine/.one"}`:       "lora_path",
 		`{"lora_name": "his", "lora_path": "mine/two"}`:        "lora_path",
 		`{"lora_name": "his", "lora_path": ""}`:                "lora_path",
 		`{"lora_name": "words", "lora_path": "mine/one"}`:      "lora_name",

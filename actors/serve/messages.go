@@ -175,7 +175,7 @@ type messages struct {
 	why, stop     any // it ended
 }
 
-func newMessages(*messagesBody) dialect { return &messages{} }
+func newMessages() dialect { return &messages{} }
 
 // begins are the members of a message or of a part of one that blocks have, with these blocks' kinds and keys.
 var begins = [][3]string{{"reasoning", "thinking", "thinking"}, {"content", "text", "text"}}

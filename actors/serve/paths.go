@@ -13,23 +13,31 @@ import (
 	"github.com/lfactor/lfactor/kernels/objective"
 )
 
-// handled answers with what f makes of a request.
-func handled[T any](s *Server, f func(ctx context.Context, b *T) (any, error)) http.HandlerFunc {
+// reading has f answer a request, unless it gives an error.
+func reading[T any](s *Server, f func(w http.ResponseWriter, r *http.Request, b *T) error) http.HandlerFunc {
 	return s.guarded(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), s.o.Deadline)
-		defer cancel()
 		var b T
 		err := s.read(w, r, &b)
-		came(r.Context())
-		var v any
 		if err == nil {
-			v, err = f(ctx, &b)
+			err = f(w, r, &b)
 		}
 		if err != nil {
 			s.fail(w, s.refusal(err))
-			return
 		}
-		answer(w, http.StatusOK, v)
+	})
+}
+
+// handled answers with what f makes of a request.
+func handled[T any](s *Server, f func(ctx context.Context, b *T) (any, error)) http.HandlerFunc {
+	return reading(s, func(w http.ResponseWriter, r *http.Request, b *T) error {
+		ctx, cancel := context.WithTimeout(r.Context(), s.o.Deadline)
+		defer cancel()
+		came(ctx)
+		v, err := f(ctx, b)
+		if err == nil {
+			answer(w, http.StatusOK, v)
+		}
+		return err
 	})
 }
 

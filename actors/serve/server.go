@@ -81,8 +81,8 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 		}
 	}
 	s.loop = newLoop(e, o.Queue, s.tenants.bench())
-	s.mux.HandleFunc("POST /v1/completions", s.guarded(s.completions))
-	s.mux.HandleFunc("POST /v1/chat/completions", s.guarded(s.chats))
+	s.mux.HandleFunc("POST /v1/completions", reading(s, s.completion))
+	s.mux.HandleFunc("POST /v1/chat/completions", reading(s, s.chat))
 	s.mux.HandleFunc("GET /v1/models", s.guarded(s.models))
 	s.mux.HandleFunc("GET /v1/models/{name...}", s.guarded(s.model))
 	s.trainable()
