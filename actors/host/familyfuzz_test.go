@@ -64,6 +64,39 @@ func TestFamilyFuzz(t *testing.T) {
 	require.Greater(t, same, len(cases)/2)
 }
 
+// TestDayZero tells of each model that bench/golden/dayzero.py has made, in the folder LFACTOR_DAYZERO, whether it is
+// computed as transformers does, or refused.
+func TestDayZero(t *testing.T) {
+	dir := os.Getenv("LFACTOR_DAYZERO")
+	if dir == "" {
+		t.Skip("bench/golden/dayzero.py runs it")
+	}
+	cases, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, c := range cases {
+		t.Run(c.Name(), func(t *testing.T) {
+			path := filepath.Join(dir, c.Name())
+			if _, err := os.Stat(filepath.Join(path, "golden.json")); err != nil {
+				if _, err := configs.ReadModel(path); err != nil {
+					t.Logf("dayzero %s refused %s", c.Name(), strings.ReplaceAll(strings.Split(err.Error(), "\n")[0], path, ""))
+					return
+				}
+				t.Logf("dayzero %s open", c.Name())
+				return
+			}
+			why, err := fuzzed(t, path)
+			switch {
+			case err != nil:
+				t.Errorf("dayzero %s wrong %v", c.Name(), err)
+			case why != "":
+				t.Logf("dayzero %s refused %s", c.Name(), why)
+			default:
+				t.Logf("dayzero %s verified", c.Name())
+			}
+		})
+	}
+}
+
 // fuzzed compares one configuration; why is the reason of a refusal.
 func fuzzed(t *testing.T, dir string) (why string, err error) {
 	defer func() {

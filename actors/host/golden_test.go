@@ -480,7 +480,7 @@ func TestGoldenPlans(t *testing.T) {
 	t.Parallel()
 	for _, name := range append([]string{"qwen3-moe", "qwen3-moe-aux", "deepseek-v3.2", "glm5", "llama3.2",
 		"qwen3-tied", "gemma2", "glm4",
-		"gemma3", "phi3", "olmo2", "olmo3", "exaone-moe", "jais2", "lfm2", "nanochat", "starcoder2", "gpt2",
+		"gemma3", "phi3", "olmo2", "olmo3", "exaone-moe", "jais2", "lfm2", "nanochat", "hyperclovax", "starcoder2", "gpt2",
 		"internlm2", "mimo", "qwen", "baichuan2",
 		"baichuan2-alibi", "qwen3-next",
 		"qwen3.5", "llava-onevision1.5", "siglip-llama", "llava-clip",

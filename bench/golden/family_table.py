@@ -27,11 +27,11 @@ def main():
             rows[m[1]][2:] = f"{m[2]} ({m[3]} tensors)", f"{m[4]} ({m[5]} steps)"
     text = """# Families
 
-Each row is a tiny model with random weights whose logits, loss, gradients and AdamW curve come from transformers 5.23, or for Qwen 1,
+Each row is a tiny model with random weights whose logits, loss, gradients and AdamW curve come from transformers 5.23 and 5.24, or for Qwen 1,
 InternLM2, MiMo, Baichuan 2 and LLaVA-OneVision-1.5 from PyTorch modules written from the papers (`bench/golden`). Figures are relative errors of the
 `cpu` backend in float32: of logits and gradients in the L2 norm, the gradient that is farthest off; of losses the step that is farthest off.
 Tests hold them to 1e-4, losses of the forward to 1e-5. Checkpoints go from Hugging Face's layout through a plan of pp=2, tp=2 and back
-to the same bytes, and adapters load in PEFT. This page is written by `bench/golden/family_table.py`.
+to the same bytes, and adapters load in PEFT. [dayzero.md](dayzero.md) has every causal class of transformers. This page is written by `bench/golden/family_table.py`.
 
 | golden model | logits | loss | worst gradient | worst loss of training |
 |---|---|---|---|---|

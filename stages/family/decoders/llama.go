@@ -77,3 +77,26 @@ var _ = family.Register(family.Family{ModelType: "nanochat", HF: hf.Family{Class
 	rename := strings.NewReplacer(".mlp.up_proj.", ".mlp.fc1.", ".mlp.down_proj.", ".mlp.fc2.")
 	return func(name string) family.Source { return family.Source{Name: rename.Replace(name)} }
 }})
+
+// InternLM 3: Llama with all biases or none.
+var _ = family.Register(family.Family{ModelType: "internlm3", HF: hf.Family{Class: "LlamaForCausalLM", OutBias: true,
+	Has: []string{"attention_bias", "mlp_bias"}, Alias: map[string]string{"qkv_bias": "attention_bias",
+		"bias": "mlp_bias"}, Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "10240",
+		"num_hidden_layers": "48", "num_attention_heads": "32", "num_key_value_heads": "2", "head_dim": "128",
+		"vocab_size": "128512", "max_position_embeddings": "32768", "rms_norm_eps": "1e-5", "bos_token_id": "1",
+		"eos_token_id": "2"}}})
+
+// IQuest Coder: Llama.
+var _ = family.Register(family.Family{ModelType: "iquestcoder", HF: hf.Family{Class: "LlamaForCausalLM",
+	OutBias: true, Has: []string{"attention_bias", "mlp_bias"}, Only: map[string]string{"clip_qkv": "null"},
+	Absent: map[string]string{"hidden_size": "5120", "intermediate_size": "27648", "num_hidden_layers": "80",
+		"num_attention_heads": "40", "num_key_value_heads": "8", "head_dim": "128", "vocab_size": "76800",
+		"max_position_embeddings": "131072", "rms_norm_eps": "1e-5", "bos_token_id": "1", "eos_token_id": "2"}}})
+
+// Helium: Llama whose neighbouring numbers of a head turn together.
+var _ = family.Register(family.Family{ModelType: "helium", HF: hf.Family{Class: "HeliumForCausalLM",
+	Has: []string{"attention_bias", "mlp_bias"}, Absent: map[string]string{"hidden_size": "2560",
+		"intermediate_size": "7040", "num_hidden_layers": "24", "num_attention_heads": "20",
+		"num_key_value_heads": "20", "head_dim": "128", "vocab_size": "48000", "max_position_embeddings": "4096",
+		"rms_norm_eps": "1e-8", "rope_theta": "100000", "bos_token_id": "1", "eos_token_id": "2"}},
+	Spec: func(_ configs.Model, s *family.Spec) { s.RopePairs = true }})

@@ -15,8 +15,7 @@ var _ = family.Register(family.Family{ModelType: "olmo2", Paper: "2501.00656", H
 		"hidden_size": "4096", "intermediate_size": "11008", "num_hidden_layers": "32", "num_attention_heads": "32",
 		"vocab_size": "50304", "max_position_embeddings": "2048", "rms_norm_eps": "1e-5", "eos_token_id": "50279"},
 	Omit: []string{"head_dim"}}, Spec: func(_ configs.Model, s *family.Spec) {
-	s.QKWhole = true
-	s.Norms = family.Norms{AfterMixer: "post_attention_layernorm", AfterMLP: "post_feedforward_layernorm"}
+	s.QKWhole, s.Norms = true, olmoNorms
 }})
 
 // OLMo 3: OLMo 2 with a window in three layers of four, whose rotary frequencies are never stretched.
@@ -28,8 +27,7 @@ var _ = family.Register(family.Family{ModelType: "olmo3", Paper: "2512.13961", H
 		// whatever rope_theta is
 		"rope_local_base_freq": "500000"}, Omit: []string{"head_dim"}, Write: writeRopes},
 	Spec: func(c configs.Model, s *family.Spec) {
-		s.QKWhole = true
-		s.Norms = family.Norms{AfterMixer: "post_attention_layernorm", AfterMLP: "post_feedforward_layernorm"}
+		s.QKWhole, s.Norms = true, olmoNorms
 		s.Alternate(4, c.LayerTypes)
 	}})
 
@@ -49,17 +47,34 @@ func writeRopes(m hf.Values, out map[string]any) {
 
 // OLMoE: Llama with norms of queries and keys over all heads, and experts in every layer. intermediate_size is an
 // expert's width.
-var _ = family.Register(family.Family{ModelType: "olmoe", Paper: "2409.02060", HF: family.Mixed(hf.Family{
-	Class: "OlmoeForCausalLM", OutBias: true, Score: "softmax", Has: []string{"attention_bias", "num_experts",
-		"num_experts_per_tok", "norm_topk_prob", "router_aux_loss_coef", "output_router_logits"},
+var _ = family.Register(olmoe("olmoe", "2409.02060", family.Norms{}, hf.Family{Class: "OlmoeForCausalLM",
 	Only: map[string]string{"clip_qkv": "null"}, Omit: []string{"head_dim"}, Absent: map[string]string{
 		"hidden_size": "2048", "intermediate_size": "2048", "num_hidden_layers": "16", "num_attention_heads": "16",
 		"vocab_size": "50304", "max_position_embeddings": "4096", "rms_norm_eps": "1e-5", "eos_token_id": "50279",
-		"num_experts": "64", "num_experts_per_tok": "8", "router_aux_loss_coef": "0.01"}}),
-	Spec: func(c configs.Model, s *family.Spec) {
-		s.QKWhole = true
+		"num_experts": "64", "num_experts_per_tok": "8", "router_aux_loss_coef": "0.01"}}))
+
+// FlexOlmo: OLMo 2 with OLMoE's experts.
+var _ = family.Register(olmoe("flex_olmo", "2507.07024", olmoNorms, hf.Family{Class: "FlexOlmoForCausalLM",
+	Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "11008", "num_hidden_layers": "32",
+		"num_attention_heads": "32", "vocab_size": "100352", "max_position_embeddings": "4096", "rms_norm_eps": "1e-6",
+		"rope_theta": "500000", "eos_token_id": "100257", "num_experts": "7", "num_experts_per_tok": "5",
+		"router_aux_loss_coef": "0.01"}}))
+
+// olmoe adds what OLMo's mixtures share.
+func olmoe(name, paper string, norms family.Norms, f hf.Family) family.Family {
+	f.OutBias, f.Score = true, "softmax"
+	f.Has = []string{"attention_bias", "num_experts", "num_experts_per_tok", "norm_topk_prob", "router_aux_loss_coef",
+		"output_router_logits"}
+	// transformers' own may lie beyond a small vocabulary
+	f.Write = func(_ hf.Values, out map[string]any) { out["pad_token_id"] = nil }
+	return family.Family{ModelType: name, Paper: paper, HF: family.Mixed(f), Spec: func(c configs.Model, s *family.Spec) {
+		s.QKWhole, s.Norms = true, norms
 		s.UseExperts(c, func(int) bool { return false })
 		s.Experts.Router = routing.Router{Normalize: family.Mixture.Of(c).NormTopK}
 	}, Source: family.EachExpert, Other: func(c configs.Model) func(string) family.Source {
 		return family.ExpertPlaces{Width: c.Intermediate}.Source
-	}})
+	}}
+}
+
+// olmoNorms are those of OLMo 2.
+var olmoNorms = family.Norms{AfterMixer: "post_attention_layernorm", AfterMLP: "post_feedforward_layernorm"}
