@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -148,6 +149,9 @@ func inString(ranges [][2]rune) node {
 	return alt(append(out, node{kind: class, runes: free})...)
 }
 
+// hostname are names of hosts of up to four parts.
+const hostname = `[A-Za-z0-9]([A-Za-z0-9-]{0,28}[A-Za-z0-9])?(\.[A-Za-z]([A-Za-z0-9-]{0,28}[A-Za-z0-9])?){1,3}`
+
 // formats are expressions for what format says of a string.
 var formats = map[string]string{
 	"date":      `\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])`,
@@ -155,6 +159,11 @@ var formats = map[string]string{
 	"date-time": `\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)`,
 	"uuid":      `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`,
 	"ipv4":      `((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`,
+	"ipv6":      `([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}`,
+	"hostname":  hostname,
+	"email":     `[A-Za-z0-9_+-]{1,30}(\.[A-Za-z0-9_+-]{1,30})?@` + hostname,
+	"uri":       `(https?|ftp)://` + hostname + `(:\d{1,4})?(/[A-Za-z0-9._~-]{0,60}){0,6}(\?[A-Za-z0-9=&._~-]{0,60})?(#[A-Za-z0-9._~-]{0,60})?`,
+	"duration":  `P(\d{1,4}W|\d{1,4}Y(\d{1,2}M(\d{1,2}D)?)?|\d{1,4}M(\d{1,2}D)?|\d{1,4}D(T\d{1,2}H)?|T\d{1,4}(H(\d{1,2}M(\d{1,2}S)?)?|M(\d{1,2}S)?|S))`,
 }
 
 // text is the expression of strings.
@@ -177,8 +186,8 @@ func (s *schema) text(k *keys) (node, error) {
 	if raw, ok := k.has("format"); ok {
 		var name string
 		if json.Unmarshal(raw, &name) != nil || formats[name] == "" {
-			return node{}, k.fault("format", "is %s, and only date, time, date-time, uuid and ipv4 are supported",
-				clip(raw))
+			return node{}, k.fault("format", "is %s, and none of %s", clip(raw),
+				strings.Join(slices.Sorted(maps.Keys(formats)), ", "))
 		}
 		if expr != "" {
 			return node{}, k.fault("format", "and pattern together are not supported")

@@ -10,7 +10,7 @@ import (
 
 // Schema is the texts of JSON values of a JSON Schema (2020-12). It knows type, properties, required,
 // additionalProperties, items, prefixItems, minItems, maxItems, enum, const, anyOf, allOf of one, $ref within the
-// schema, pattern, minLength, maxLength, format (date, time, date-time, uuid, ipv4), and of integers minimum, maximum
+// schema, pattern, minLength, maxLength, format (those of formats), and of integers minimum, maximum
 // and their exclusive forms. Another key is an error that names it, except those that only describe. Texts are some
 // of those that the schema allows, and none else: properties come in the schema's order, others only where
 // additionalProperties says so, and numbers have at most 15 digits before and behind the point.
