@@ -249,7 +249,8 @@ func (m *messages) part(v map[string]any) (out []map[string]any) {
 		m.begun = true
 		out = append(out, map[string]any{"type": "message_start", "message": m.message(v)})
 	}
-	for _, c := range listOf(v["choices"]) {
+	if all := listOf(v["choices"]); len(all) > 0 { // one, the usage alone has none
+		c := all[0]
 		for _, x := range m.said(c["delta"].(map[string]any)) {
 			if m.open != x.kind || x.kind == "tool_use" {
 				shut()
