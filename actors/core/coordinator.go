@@ -301,6 +301,9 @@ func (c *Coordinator) evaluated(ctx actors.Context) {
 	if c.l.EvalBy > 0 {
 		v[0] = v[c.l.EvalBy]
 	}
+	if sets == 1 {
+		v = v[:1]
+	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEval, Step: c.step, Values: v})
 	c.eval = 0
 	if c.l.Enough != nil && c.l.Enough(c.step, v[0]) {

@@ -290,7 +290,8 @@ func (x Slowness) Values() []float64 {
 	return []float64{float64(x.Rank), float64(x.Cause), x.Now, x.Usual, number(x.Twin), x.Had, x.Wants, x.Part}
 }
 
-// EvalLoss reads the evaluation's loss from a TopicEval report, behind which are those of its validation sets.
+// EvalLoss reads the evaluation's loss from a TopicEval report. Where there are several validation sets, theirs are
+// behind it.
 func EvalLoss(v []float64) float64 { return v[0] }
 
 // Stopped reads from a TopicEnd report whether the run ends on request.

@@ -44,8 +44,8 @@ type SetLoss struct {
 // sets have no names.
 func (r *Run) setLosses(v []float64) (out []SetLoss) {
 	for i, name := range configs.Sets(r.cfg.Run.Data.Valid) {
-		if name != "" && i+1 < len(v) {
-			out = append(out, SetLoss{name, v[i+1]})
+		if name != "" {
+			out = append(out, SetLoss{name, v[min(i+1, len(v)-1)]})
 		}
 	}
 	return out

@@ -69,6 +69,10 @@ func TestValidSets(t *testing.T) {
 			require.InDelta(t, (e.Sets[0].Loss+e.Sets[1].Loss)/2, e.Loss, 1e-12)
 		}
 	}
+	for i, e := range train("data.valid=[{path: " + a + ", name: one}]") {
+		require.Equal(t, []SetLoss{{"one", e.Loss}}, e.Sets)
+		require.Equal(t, alone[0][i].Loss, e.Loss)
+	}
 	for _, e := range train(both, "train.eval_set=two") {
 		require.Equal(t, e.Sets[1].Loss, e.Loss)
 	}
