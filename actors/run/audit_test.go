@@ -69,8 +69,8 @@ func flipped(text []byte, r *rand.Rand) []byte {
 }
 
 // TestAudit: a run that was stopped and went on passes, with all of its steps taken again from its beginning and its
-// checkpoints, on other threads too; each of twenty changes of one sample, weight, setting, figure or line is found, and
-// named; what nothing is left to take again from is said.
+// checkpoints, on other threads too; each of twenty changes of one sample, weight, setting, figure or line is found,
+// and named; what nothing is left to take again from is said.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	docs, _ := poisoned()
@@ -159,8 +159,8 @@ func planted(t *testing.T, log string, seed int, p plant) {
 	require.NoError(t, os.WriteFile(p.file, text, 0o600))
 }
 
-// forged changes a weight and all hashes of its checkpoint, and then the chain's too: the first is seen in the chain, and the
-// second when the steps behind are trained again.
+// forged changes a weight and all hashes of its checkpoint, and then the chain's too: the first is seen in the chain,
+// and the second when the steps behind are trained again.
 func forged(t *testing.T, log, shard string) {
 	t.Helper()
 	dir := filepath.Dir(shard)
@@ -217,8 +217,8 @@ func forged(t *testing.T, log, shard string) {
 	}
 }
 
-// TestAuditKinds: so do runs of diffusion, of preferences beside a reference and of answers that are drawn, also by weights
-// of an older version, whose audit draws and judges them again.
+// TestAuditKinds: so do runs of diffusion, of preferences beside a reference and of answers that are drawn, also by
+// weights of an older version, whose audit draws and judges them again.
 func TestAuditKinds(t *testing.T) {
 	t.Parallel()
 	kept := []string{"checkpoint.interval=2", "checkpoint.keep=9"}

@@ -33,8 +33,8 @@ func (p *reporter) openChain() {
 // buildHead is how much of a program's file is hashed: linkers of Go write a hash of all of it into the first 32 KiB.
 const buildHead = 64 << 10
 
-// buildHash is a hash that another build of the program does not have: of what it was made from, of the beginning of its
-// file and of the file's length.
+// buildHash is a hash that another build of the program does not have: of what it was made from, of the beginning of
+// its file and of the file's length.
 func buildHash() string {
 	h := sha256.New()
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -83,7 +83,8 @@ func keptBy(cfg *configs.Config) (map[int64]string, error) {
 }
 
 // trainAgain trains a run up to a step once more, with all ranks in this process, from a checkpoint of it or, without
-// one, from its beginning. All that it writes lies in tmp: records in run, and the state behind the step in checkpoints.
+// one, from its beginning. All that it writes lies in tmp: records in run, and the state behind the step in
+// checkpoints.
 func trainAgain(ctx context.Context, cfg *configs.Config, tmp, from string, step int64, see func(Metrics)) error {
 	root := filepath.Join(tmp, "checkpoints")
 	if err := os.MkdirAll(root, 0o700); err != nil {

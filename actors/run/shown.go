@@ -47,8 +47,8 @@ type Shown struct {
 	Answer string `json:"answer"`
 }
 
-// evalPrompts are the answers to train.eval_prompts, of each evaluation anew: the likeliest token each time, by the weights
-// that the evaluation is of. Ranks wait for its first batch meanwhile, so that weights stay.
+// evalPrompts are the answers to train.eval_prompts, of each evaluation anew: the likeliest token each time, by the
+// weights that the evaluation is of. Ranks wait for its first batch meanwhile, so that weights stay.
 type evalPrompts struct {
 	prompts []string
 	ids     [][]int32

@@ -14,7 +14,8 @@ import (
 )
 
 // TestShown: behind each evaluation the prompts are answered by the weights of its step, alike on every plan: what is
-// drawn last is what the exported model draws of itself, by Evaluate, and a run that learns one answer ends by giving it.
+// drawn last is what the exported model draws of itself, by Evaluate, and a run that learns one answer ends by giving
+// it.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -75,7 +75,8 @@ func schemasOf(tools []grammar.Tool, name string) members {
 	return all
 }
 
-// object is the arguments of a call in JSON, in their order; of two with one name the last counts, in the first's place.
+// object is the arguments of a call in JSON, in their order; of two with one name the last counts, in the first's
+// place.
 func (g *tags) object(text string, schemas members) string {
 	var names, values []string
 	for _, m := range g.argument.FindAllStringSubmatch(text, -1) {
@@ -163,7 +164,8 @@ func inJSON(t string) string {
 	return ""
 }
 
-// coerced is a text as a value in JSON of a schema's type; of none it is what it is in JSON where no text is asked for, else a text.
+// coerced is a text as a value in JSON of a schema's type; of none it is what it is in JSON where no text is asked for,
+// else a text.
 func coerced(text string, schema json.RawMessage) string {
 	types := typesOf(schema)
 	for _, c := range coercions {

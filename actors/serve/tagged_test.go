@@ -93,8 +93,8 @@ var families = map[string]struct {
 	}},
 }
 
-// TestTagged: 600 drawn answers of each family are cut into their text and their calls, with arguments of the types that
-// the tools say, at once and as a stream that is cut anywhere; what is cut off, or goes on, is text.
+// TestTagged: 600 drawn answers of each family are cut into their text and their calls, with arguments of the types
+// that the tools say, at once and as a stream that is cut anywhere; what is cut off, or goes on, is text.
 func TestTagged(t *testing.T) {
 	for name, f := range families {
 		t.Run(name, func(t *testing.T) {

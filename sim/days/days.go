@@ -1,9 +1,9 @@
-// Package days runs weeks of training on many devices in virtual time: devices are lost, hosts are repaired, checkpoints are
-// saved, steps are taken again.
+// Package days runs weeks of training on many devices in virtual time: devices are lost, hosts are repaired,
+// checkpoints are saved, steps are taken again.
 //
-// Steps between two events are all alike and take no time to simulate, so that 54 days of 16,384 devices take milliseconds.
-// What a step and a save take comes from elsewhere: a rehearsal of the run, or the run itself. Losses are independent of
-// each other, at one rate a device, and hit restarts as well. [Run] is a pure function of a [World].
+// Steps between two events are all alike and take no time to simulate, so that 54 days of 16,384 devices take
+// milliseconds. What a step and a save take comes from elsewhere: a rehearsal of the run, or the run itself. Losses are
+// independent of each other, at one rate a device, and hit restarts as well. [Run] is a pure function of a [World].
 package days
 
 import (
@@ -182,8 +182,8 @@ func Mean(w World, seeds int) (mean Result, least, most float64) {
 	return mean, least, most
 }
 
-// Best is the interval between saves with the greatest mean goodput over some seeds, and that goodput. Each that is tried
-// is a twelfth longer than the one before.
+// Best is the interval between saves with the greatest mean goodput over some seeds, and that goodput. Each that is
+// tried is a twelfth longer than the one before.
 func Best(w World, seeds int) (interval, goodput float64) {
 	for x := max(w.Step+w.Save, w.Durable); x < w.Time; x *= 13.0 / 12 {
 		w.Interval = x

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestByHand: ten steps of 10 s and a save of 5 s; the second save is not durable yet when a device is lost at 250 s, so that
-// a restart of 20 s goes back to step 10, and 63 whole steps follow in the other 730 s, less six saves.
+// TestByHand: ten steps of 10 s and a save of 5 s; the second save is not durable yet when a device is lost at 250 s,
+// so that a restart of 20 s goes back to step 10, and 63 whole steps follow in the other 730 s, less six saves.
 func TestByHand(t *testing.T) {
 	w := World{Time: 1000, Devices: 1, Step: 10, Interval: 105, Save: 5, Durable: 60, Restart: 20, Spares: -1,
 		Losses: []float64{250, 1e9}}
@@ -54,14 +54,14 @@ func TestShares(t *testing.T) {
 }
 
 // llama3 is the pre-training of Llama 3 405B on 16,384 H100 for 54 days. Its paper (arXiv:2407.21783, section 3.3.4 and
-// table 5) says 419 unexpected and 47 planned interruptions, and an effective training time above 90 %. 419 in 1296 hours are
-// one in 50,678 hours of a device. What a restart took is not published: ten minutes are taken.
+// table 5) says 419 unexpected and 47 planned interruptions, and an effective training time above 90 %. 419 in 1296
+// hours are one in 50,678 hours of a device. What a restart took is not published: ten minutes are taken.
 var llama3 = World{Time: 54 * 86400, Devices: 16384, Step: 6, MTBF: 50000 * 3600, Planned: 27.5 * 3600, Interval: 600,
 	Save: 0.12, Durable: 60, Restart: 600, Spares: -1, Away: 0.25, Repair: 86400, Seed: 1}
 
-// TestPublished: the interruptions of Llama 3 within 10 %, and its effective training time. MegaScale (arXiv:2402.15627) trained
-// on 12,288 devices for weeks, with over 100 restarts, each of which had caught up within 15 minutes, and an effective
-// training time above 90 % as well.
+// TestPublished: the interruptions of Llama 3 within 10 %, and its effective training time. MegaScale
+// (arXiv:2402.15627) trained on 12,288 devices for weeks, with over 100 restarts, each of which had caught up within 15
+// minutes, and an effective training time above 90 % as well.
 func TestPublished(t *testing.T) {
 	r, least, _ := Mean(llama3, 32)
 	require.InEpsilon(t, 466, r.Unexpected+r.Planned, 0.1)

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Params says how tokens are drawn. A temperature below 1e-6, 0 among them, is greedy. Filters work in the order of transformers:
-// penalties, bias, temperature, top-k, top-p, min-p.
+// Params says how tokens are drawn. A temperature below 1e-6, 0 among them, is greedy. Filters work in the order of
+// transformers: penalties, bias, temperature, top-k, top-p, min-p.
 // In the words of the field: logit bias.
 type Params struct {
 	Temperature float64

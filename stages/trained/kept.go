@@ -187,8 +187,8 @@ const printBytes = 64 << 10
 // weighty are the endings of files that weights may lie in.
 var weighty = []string{".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf"}
 
-// HasWeights is an error where the headers of a folder's weights cannot be read. Whoever reads the numbers only with the
-// first sample asks before: it would seem to be the sample's fault.
+// HasWeights is an error where the headers of a folder's weights cannot be read. Whoever reads the numbers only with
+// the first sample asks before: it would seem to be the sample's fault.
 func HasWeights(dir string) error {
 	w, err := checkpoint.OpenFolder(dir)
 	if err != nil {

@@ -165,8 +165,8 @@ func (m *Machine) Routed(each int, within float64) *Machine {
 	return &k
 }
 
-// share is what the description says, or of a token's copies those that go to different ones of so many places, which are
-// equally likely: the mean number of places that are reached, divided by the copies.
+// share is what the description says, or of a token's copies those that go to different ones of so many places, which
+// are equally likely: the mean number of places that are reached, divided by the copies.
 func (m *Machine) share(said float64, places int) float64 {
 	switch n := float64(places); {
 	case said > 0:

@@ -88,8 +88,8 @@ func linkOf(before string, body []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Chain is the chain of a run that is under way. What cannot be written must not end training: the chain ends there, and
-// Err says why.
+// Chain is the chain of a run that is under way. What cannot be written must not end training: the chain ends there,
+// and Err says why.
 type Chain struct {
 	mu     sync.Mutex
 	path   string
@@ -239,7 +239,8 @@ type Links struct {
 	Taken []Taken
 	Saved map[int64]string // of a checkpoint's manifest, by step
 	Root  string           // the last step's hash, which stands for all lines before
-	// Faults are lines that are not what was written, or have lost some before them; a last line that was cut off is none.
+	// Faults are lines that are not what was written, or have lost some before them; a last line that was cut off is
+	// none.
 	Faults []ChainFault
 }
 

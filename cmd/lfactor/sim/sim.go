@@ -416,8 +416,8 @@ func simCompare(c *cobra.Command, args []string) error {
 	return cli.EmitAs(cli.Out, form, all, func(io.Writer) { printComparison(all) })
 }
 
-// compared lays a run out under a schedule. With one stage a rank, schedules for any number are 1F1B: where nothing says
-// how many, they get two. Without a simRun the flags are wrong.
+// compared lays a run out under a schedule. With one stage a rank, schedules for any number are 1F1B: where nothing
+// says how many, they get two. Without a simRun the flags are wrong.
 func compared(name string, args []string) (*simRun, error) {
 	for _, loops := range []string{"", "plan.virtual_stages=2"} {
 		s, _, err := parseSim(args)
