@@ -29,10 +29,10 @@ func (s speaker) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 // Flush implements http.Flusher.
 func (s speaker) Flush() { _ = http.NewResponseController(s.ResponseWriter).Flush() } // a stream that is cut shows by the context
 
-// talks answers requests of a dialect, of which to makes chats.
-func talks[T any](s *Server, in func() dialect, to func(b *T) (*chatBody, error)) http.HandlerFunc {
+// talks answers requests of a dialect, of which to makes chats and tells the dialect what it is to know of them.
+func talks[T any](s *Server, in func() dialect, to func(b *T, in dialect) (*chatBody, error)) http.HandlerFunc {
 	answers := reading(s, func(w http.ResponseWriter, r *http.Request, b *T) error {
-		c, err := to(b)
+		c, err := to(b, w.(speaker).in)
 		if err == nil {
 			err = s.chat(w, r, c)
 		}

@@ -133,7 +133,7 @@ func TestMessages(t *testing.T) {
 		"tools": [{"name": "get", "input_schema": {"z": 1, "a": 2}}], "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
 		"thinking": {"type": "enabled", "budget_tokens": 2000}, "output_config": {"effort": "high", "format": {"type": "json_schema",
 		"schema": {"type": "object"}}}, "stop_sequences": ["x"], "min_tokens": 2}`), b))
-	c, err := b.chat()
+	c, err := b.chat(nil)
 	require.NoError(t, err)
 	var turns []string
 	for _, m := range c.Messages {

@@ -33,6 +33,11 @@ var noted = map[string]string{
 // refused are fields that would have an effect in vLLM and have none here, and why. Their values that mean
 // nothing, as clients send them who fill all fields in, are passed over.
 var refused = map[string]string{
+	"background":                  "an answer is what the request waits for",
+	"max_tool_calls":              "tools are the client's, which calls them itself",
+	"previous_response_id":        "nothing is kept: input is to have the whole conversation",
+	"previous_input_messages":     "nothing is kept: input is to have the whole conversation",
+	"enable_response_messages":    "messages are not sent back",
 	"use_beam_search":             "answers are drawn, and no beams are searched; n asks for several",
 	"watermarking":                "answers have no watermark",
 	"thinking_token_budget":       "thoughts are bounded by max_tokens with the answer",

@@ -23,6 +23,7 @@ var endpoints = []struct {
 	{"TokenizeCompletionRequest", "/tokenize", tokenizeBody{}, `"prompt": "w8"`},
 	{"TokenizeChatRequest", "/tokenize", tokenizeBody{}, `"messages": [{"role": "user", "content": "w8"}]`},
 	{"DetokenizeRequest", "/detokenize", detokenizeBody{}, `"tokens": [1]`},
+	{"ResponsesRequest", "/v1/responses", responsesBody{}, `"input": "w8", "max_output_tokens": 1`},
 	{"AnthropicMessagesRequest", "/v1/messages", messagesBody{}, `"messages": [{"role": "user", "content": "w8"}], "max_tokens": 1`},
 }
 

@@ -113,7 +113,7 @@ func asJSON(v any) json.RawMessage {
 var toolChoices = map[string]string{"auto": "auto", "any": "required", "none": "none"}
 
 // chat is the chat that a request asks for.
-func (b *messagesBody) chat() (*chatBody, error) {
+func (b *messagesBody) chat(dialect) (*chatBody, error) {
 	c := &b.chatBody
 	if c.Max == nil {
 		return nil, bad("max_tokens", "max_tokens is not given")
@@ -186,15 +186,14 @@ type said struct {
 	block                  map[string]any // as it begins
 }
 
-// said are the blocks of a message or of a part of one.
-func (m *messages) said(d map[string]any) (out []said) {
+// saidIn are the blocks of a message or of a part of one.
+func saidIn(d map[string]any) (out []said) {
 	for _, k := range begins {
 		if t, _ := d[k[0]].(string); t != "" {
 			out = append(out, said{k[1], k[1] + "_delta", k[2], t, map[string]any{"type": k[1], k[2]: ""}})
 		}
 	}
 	for _, k := range listOf(d["tool_calls"]) {
-		m.called = true
 		f := k["function"].(map[string]any)
 		out = append(out, said{"tool_use", "input_json_delta", "partial_json", f["arguments"].(string),
 			map[string]any{"type": "tool_use", "id": k["id"], "name": f["name"], "input": map[string]any{}}})
@@ -224,7 +223,8 @@ func (m *messages) message(v map[string]any) map[string]any {
 // whole implements dialect.
 func (m *messages) whole(v map[string]any) any {
 	c, content := listOf(v["choices"])[0], []any{}
-	for _, x := range m.said(c["message"].(map[string]any)) {
+	for _, x := range saidIn(c["message"].(map[string]any)) {
+		m.called = m.called || x.kind == "tool_use"
 		if x.block[x.key] = x.text; x.kind == "tool_use" {
 			delete(x.block, x.key)
 			x.block["input"] = json.RawMessage(x.text)
@@ -251,7 +251,8 @@ func (m *messages) part(v map[string]any) (out []map[string]any) {
 	}
 	if all := listOf(v["choices"]); len(all) > 0 { // one, the usage alone has none
 		c := all[0]
-		for _, x := range m.said(c["delta"].(map[string]any)) {
+		for _, x := range saidIn(c["delta"].(map[string]any)) {
+			m.called = m.called || x.kind == "tool_use"
 			if m.open != x.kind || x.kind == "tool_use" {
 				shut()
 				m.open = x.kind

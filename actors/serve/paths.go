@@ -53,6 +53,7 @@ func (s *Server) beside() {
 	s.mux.HandleFunc("POST /v1/load_lora_adapter", s.lora(s.loadLora, "added"))
 	s.mux.HandleFunc("POST /v1/unload_lora_adapter", s.lora(s.unloadLora, "removed"))
 	s.mux.HandleFunc("POST /v1/messages", talks(s, newMessages, (*messagesBody).chat))
+	s.mux.HandleFunc("POST /v1/responses", talks(s, newResponses, (*responsesBody).chat))
 	for _, at := range []string{"/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score"} {
 		s.mux.HandleFunc("POST "+at, handled(s, func(context.Context, *json.RawMessage) (any, error) {
 			return nil, bad("model", "the model writes texts, and scores none beside others: vectors of /v1/embeddings may be compared")

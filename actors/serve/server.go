@@ -156,8 +156,13 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 		answer(w, f.status, d.in.fault(f))
 		return
 	}
-	answer(w, f.status, map[string]any{"error": map[string]any{"message": f.message, "type": f.kind,
-		"param": orNull(f.param), "code": orNull(f.code)}})
+	answer(w, f.status, f.chat())
+}
+
+// chat is an error in OpenAI's form.
+func (f fault) chat() any {
+	return map[string]any{"error": map[string]any{"message": f.message, "type": f.kind, "param": orNull(f.param),
+		"code": orNull(f.code)}}
 }
 
 func orNull(s string) any {
