@@ -43,4 +43,5 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "# HELP lfactor_%s %s\n# TYPE lfactor_%s %s\nlfactor_%s %d\n", m.name, m.help, m.name, m.kind,
 			m.name, m.value)
 	}
+	s.times.export(w)
 }

@@ -27,6 +27,7 @@ type Options struct {
 	Draft     *trained.Trained // proposes tokens that the model then computes at once; nil for none
 	Queue     int              // requests that may wait; 0 takes 256
 	Deadline  time.Duration    // of a request, waiting included; 0 takes ten minutes
+	Drain     time.Duration    // for requests under way behind the end; 0 takes Drain
 	Body      int64            // bytes of a request; 0 takes 8 MiB, and 64 for a model that sees
 	Train     *TrainOptions    // adapters that clients train; nil for none
 }
@@ -49,6 +50,7 @@ type Server struct {
 	now      func() time.Time
 	ids      atomic.Int64
 	counted  metrics
+	times    *latencies
 	context  int
 	guides   guides
 	tenants  *tenantry // nil where nobody trains
@@ -59,6 +61,9 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	if o.Queue == 0 {
 		o.Queue = 256
 	}
+	if o.Drain == 0 {
+		o.Drain = Drain
+	}
 	if o.Deadline == 0 {
 		o.Deadline = 10 * time.Minute
 	}
@@ -67,7 +72,8 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	} else if o.Body == 0 {
 		o.Body = 8 << 20
 	}
-	s := &Server{o: o, m: m, tok: m.Tokenizer, spell: speller{tok: m.Tokenizer}, mux: http.NewServeMux(), began: time.Now(), now: time.Now}
+	s := &Server{o: o, m: m, tok: m.Tokenizer, spell: speller{tok: m.Tokenizer}, mux: http.NewServeMux(), began: time.Now(), now: time.Now,
+		times: newLatencies()}
 	e, err := s.open()
 	if err != nil {
 		return nil, err
@@ -126,7 +132,7 @@ func (s *Server) Stats() sample.Stats {
 
 // Serve answers on a listener until the context ends; requests under way may then take another moment.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	return Listen(ctx, l, Own(s.o.Token, s))
+	return Listen(ctx, l, Own(s.o.Token, s), s.o.Drain)
 }
 
 // fault is an error as clients see it.

@@ -35,15 +35,16 @@ type talk struct {
 	least   int            // tokens before any text ends the answer
 	reason  any            // the text or the token that ended the answer
 	scored  []sample.Token // of the prompt
-	held    string         // text that may be the beginning of a stop
-	cut     bool           // a stop was found
+	pace    pace
+	held    string // text that may be the beginning of a stop
+	cut     bool   // a stop was found
 }
 
 func newTalk(s *Server, r *sample.Request, a *asked) *talk {
 	t := &talk{request: r, more: make(chan struct{}, 1), stream: s.tok.NewStream(or(a.b.Skip, true)), stops: a.stops,
 		shown: a.shown, with: or(a.b.WithStop, false), mute: a.params.Max == 0, ends: s.m.Stops(), least: r.Least}
-	r.Emit = t.emit
-	r.Done = t.end
+	t.pace = pace{l: s.times, now: s.now, came: s.now()}
+	r.Emit, r.Done, r.Begun = t.emit, t.end, t.pace.begins
 	if a.further >= 0 {
 		r.Scored = func(k sample.Token) { t.scored = append(t.scored, k) }
 	}
@@ -86,6 +87,7 @@ func (t *talk) emit(k sample.Token) bool {
 	}
 	text := ""
 	t.drawn++
+	t.pace.drew()
 	if k.Stop && !slices.Contains(t.ends, k.ID) {
 		t.reason = k.ID
 	}
@@ -101,6 +103,9 @@ func (t *talk) emit(k sample.Token) bool {
 // end implements sample.Request.Done.
 func (t *talk) end(why sample.End) {
 	text := ""
+	if why != sample.EndCancel && why != sample.EndError {
+		t.pace.ended()
+	}
 	if !t.cut {
 		text = t.release(t.stream.Flush(), true)
 	}

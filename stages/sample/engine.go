@@ -55,6 +55,8 @@ type Request struct {
 	// Emit takes each token as it is drawn, also one of Stop, which ends the answer; it returns false to
 	// end the answer itself. It is called by whoever calls Step.
 	Emit func(t Token) bool
+	// Begun is told when the request is computed, again behind a preemption; nil for nobody.
+	Begun func()
 	// Done is told once why the answer ended.
 	Done func(End)
 }
@@ -412,7 +414,9 @@ func (e *Engine) admit() {
 		} else if shares {
 			e.find(s)
 		}
-		e.running = append(e.running, s)
+		if e.running = append(e.running, s); s.Begun != nil {
+			s.Begun()
+		}
 	}
 	e.waiting = left
 }

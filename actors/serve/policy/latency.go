@@ -7,13 +7,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lfactor/lfactor/actors/serve"
 )
 
 // kept is how many of the last answers quantiles are taken over.
 const kept = 8192
 
-// bounds are those of the histogram of latencies, in seconds.
-var bounds = [...]float64{0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10}
+// newLatencies are latencies by bounds in seconds.
+func newLatencies() *latencies {
+	return &latencies{taken: serve.Histogram{Bounds: []float64{0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10}}}
+}
 
 // latencies count what the server does, and keep how long its last answers took: from the last byte of an
 // observation to the last byte of its actions.
@@ -21,11 +25,11 @@ type latencies struct {
 	answered, refused, late, full, dropped, batches atomic.Int64
 	connections, turned, failed                     atomic.Int64
 
-	mu    sync.Mutex
-	ring  []time.Duration
-	next  int
-	sum   time.Duration
-	count [len(bounds) + 1]int64
+	taken serve.Histogram
+
+	mu   sync.Mutex
+	ring []time.Duration
+	next int
 }
 
 // add counts an answer.
@@ -38,9 +42,7 @@ func (l *latencies) add(d time.Duration) {
 		l.ring[l.next] = d
 	}
 	l.next = (l.next + 1) % kept
-	l.sum += d
-	at, _ := slices.BinarySearch(bounds[:], d.Seconds())
-	l.count[at]++
+	l.taken.Add(d)
 	l.answered.Add(1)
 }
 
@@ -123,19 +125,7 @@ func (l *latencies) export(w io.Writer, waiting int) {
 		fmt.Fprintf(w, "# HELP lfactor_policy_%s %s\n# TYPE lfactor_policy_%s %s\nlfactor_policy_%s %d\n", m.name,
 			m.help, m.name, m.kind, m.name, m.value)
 	}
-	const name = "lfactor_policy_latency_seconds"
-	fmt.Fprintf(w, "# HELP %s From an observation's last byte to its actions'.\n# TYPE %s histogram\n", name, name)
-	l.mu.Lock()
-	n := int64(0)
-	for i, c := range l.count {
-		le := "+Inf"
-		if n += c; i < len(bounds) {
-			le = fmt.Sprint(bounds[i])
-		}
-		fmt.Fprintf(w, "%s_bucket{le=%q} %d\n", name, le, n)
-	}
-	fmt.Fprintf(w, "%s_sum %g\n%s_count %d\n", name, l.sum.Seconds(), name, n)
-	l.mu.Unlock()
+	l.taken.Export(w, "lfactor_policy_latency_seconds", "From an observation's last byte to its actions'.")
 	const recent = "lfactor_policy_latency_recent_seconds"
 	fmt.Fprintf(w, "# HELP %s Of the last %d answers.\n# TYPE %s gauge\n", recent, kept, recent)
 	fmt.Fprintf(w, "%s{quantile=\"0.5\"} %g\n%s{quantile=\"0.99\"} %g\n", recent, s.P50/1000, recent, s.P99/1000)

@@ -154,7 +154,7 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 // newServer serves replicas of a policy.
 func newServer(all []Policy, o Options) *Server {
 	o = o.Usual()
-	s := &Server{o: o, p: all[0], can: all[0].Abilities(), seen: &latencies{}, now: time.Now,
+	s := &Server{o: o, p: all[0], can: all[0].Abilities(), seen: newLatencies(), now: time.Now,
 		slots: make(chan struct{}, o.Clients), mux: http.NewServeMux()}
 	s.keys = Keys{State: s.can.State, Cameras: s.can.Cameras, Steps: s.can.Steps, All: s.can.All}
 	s.ctx, s.end = context.WithCancel(context.Background())

@@ -416,7 +416,7 @@ func TestDoors(t *testing.T) {
 
 // TestQuantiles: of the last answers alone, by rank.
 func TestQuantiles(t *testing.T) {
-	l := &latencies{}
+	l := newLatencies()
 	require.Equal(t, []time.Duration{0}, l.quantiles(0.5))
 	for range kept {
 		l.add(time.Hour)

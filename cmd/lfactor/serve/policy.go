@@ -19,7 +19,7 @@ import (
 var (
 	policyFlags = []string{"prompt", "robot", "replicas", "batch", "clients", "message-bytes", "slow", "denoise-steps",
 		"join", "encoders"}
-	textFlags = []string{"pages", "context", "step-tokens", "running", "precision", "draft", "ahead", "train"}
+	textFlags = []string{"pages", "context", "step-tokens", "running", "precision", "draft", "ahead", "train", "drain"}
 )
 
 // bindPolicy declares the flags of policies.
@@ -63,7 +63,7 @@ func runPolicy(c *cobra.Command, m *trained.Trained, l net.Listener, o policy.Op
 	if err := announce(c, serving{o.Name, fmt.Sprintf("%s://%s", scheme(l, "ws"), l.Addr())}); err != nil {
 		return err
 	}
-	if err := serve.Listen(c.Context(), l, serve.Own(o.Token, s)); err != nil {
+	if err := serve.Listen(c.Context(), l, serve.Own(o.Token, s), serve.Drain); err != nil {
 		return err
 	}
 	s.Close()

@@ -60,8 +60,8 @@ func Command() *cobra.Command {
 			return exit.Usagef("serve: --precision is fp32 or bf16")
 		}
 		if o.Engine.Pages < 1 || o.Engine.Rows < 1 || o.Engine.Running < 1 || o.Queue < 1 || o.Engine.Context < 0 ||
-			o.Deadline <= 0 || *port < 0 || *port > 65535 {
-			return exit.Usagef("serve: --pages, --step-tokens, --running, --queue and --deadline are above 0, --context is " +
+			o.Deadline <= 0 || o.Drain <= 0 || *port < 0 || *port > 65535 {
+			return exit.Usagef("serve: --pages, --step-tokens, --running, --queue, --deadline and --drain are above 0, --context is " +
 				"not negative, and --port lies between 0 and 65535")
 		}
 		o.Token = os.Getenv(tokenVariable)
@@ -108,6 +108,7 @@ func bindEngine(c *cobra.Command, o *serve.Options) *string {
 	f.IntVar(&o.Queue, "queue", 256, "answers that may wait; more are refused, with status 429 or a text")
 	f.DurationVar(&o.Deadline, "deadline", 10*time.Minute,
 		"time of a request, waiting included; of a policy 10s by default")
+	f.DurationVar(&o.Drain, "drain", serve.Drain, "behind SIGTERM: time that answers under way have to end, while nobody new is heard")
 	return f.String("draft", "", "smaller model with the same tokens, as MODEL is named, or mtp for MODEL's own "+
 		"layer for further tokens: it proposes tokens, and MODEL computes them at once; answers are the same")
 }
