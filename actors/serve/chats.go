@@ -41,9 +41,6 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 	case a.top > 0 && !or(b.LogProbs, false):
 		return bad("top_logprobs", "top_logprobs wants logprobs")
 	}
-	if s.noChat != nil {
-		return bad("messages", "the model has no chats: %v", s.noChat)
-	}
 	t, err := s.offered(b)
 	if err != nil {
 		return err

@@ -53,6 +53,7 @@ func (s *Server) beside() {
 	s.mux.HandleFunc("POST /v1/load_lora_adapter", s.lora(s.loadLora, "added"))
 	s.mux.HandleFunc("POST /v1/unload_lora_adapter", s.lora(s.unloadLora, "removed"))
 	s.mux.HandleFunc("POST /v1/messages", talks(s, newMessages, (*messagesBody).chat))
+	s.mux.HandleFunc("POST /v1/messages/count_tokens", handled(s, s.countTokens))
 	s.mux.HandleFunc("POST /v1/responses", talks(s, newResponses, (*responsesBody).chat))
 	for _, at := range []string{"/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score"} {
 		s.mux.HandleFunc("POST "+at, handled(s, func(context.Context, *json.RawMessage) (any, error) {
@@ -88,6 +89,21 @@ func (s *Server) tokenize(_ context.Context, b *tokenizeBody) (any, error) {
 		v["token_strs"] = texts
 	}
 	return v, err
+}
+
+// countTokens counts the prompt of a request in Anthropic's form.
+func (s *Server) countTokens(ctx context.Context, b *messagesBody) (any, error) {
+	b.Max = new(or(b.Max, 1)) // of no answer
+	c, err := b.chat(nil)
+	if err != nil {
+		return nil, err
+	}
+	t := &tokenizeBody{chatBody: *c}
+	v, err := s.tokenize(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"input_tokens": v.(map[string]any)["count"]}, nil
 }
 
 type detokenizeBody struct {

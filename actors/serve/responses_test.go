@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // TestResponsesSay: what is streamed of a response, its items' events in their order and their texts put together, is
@@ -136,4 +138,25 @@ func TestResponses(t *testing.T) {
 		require.Equal(t, want[0], at(v, "error", "param"), keys)
 		require.Contains(t, at(v, "error", "message"), want[1], keys)
 	}
+}
+
+// TestNoChats: a model without a template of chats refuses whatever is one, by each path.
+func TestNoChats(t *testing.T) {
+	m, err := trained.Open("../run/testdata/preference/policy", "")
+	require.NoError(t, err)
+	_, url := serving(t, m, Options{})
+	for path, keys := range map[string]string{"/v1/chat/completions": "", "/v1/messages": `, "max_tokens": 1`, "/tokenize": "",
+		"/v1/messages/count_tokens": "", "/v1/responses": ""} {
+		body := `{"model": "words", "messages": [{"role": "user", "content": "w8"}]` + keys + "}"
+		if path == "/v1/responses" {
+			body = `{"model": "words", "input": "c"}`
+		}
+		code, v := post(t, url+path, body)
+		require.Equal(t, 400, code, path)
+		require.Contains(t, at(v, "error", "message"), "the model has no chats", path)
+	}
+	_, url = served(t, Options{})
+	code, v := post(t, url+"/v1/messages/count_tokens", `{"model": "words", "messages": [{"role": "user", "content": "w8"}]}`)
+	require.Equal(t, 200, code, v)
+	require.Equal(t, map[string]any{"input_tokens": 3.0}, v)
 }

@@ -36,6 +36,9 @@ const toolsMost = 128
 
 // offered reads tools and tool_choice; nil if no tool may be called.
 func (s *Server) offered(b *chatBody) (*tools, error) {
+	if s.noChat != nil {
+		return nil, bad("messages", "the model has no chats: %v", s.noChat)
+	}
 	choice := struct {
 		Type     string `json:"type"`
 		Function *struct {
