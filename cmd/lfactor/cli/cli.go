@@ -84,6 +84,9 @@ func Interruptible() (context.Context, func()) {
 	sigs := make(chan os.Signal, 1)
 	// a terminal that is closed, a reader that is gone
 	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	// Nobody reads this one: with it there is no moment at which SIGPIPE is neither wanted nor ignored, and kills a process
+	// whose write has just failed. What is said while a run saves its state goes nowhere.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if machine.HoldsTerm() {
 		signal.Ignore(syscall.SIGTERM)
 		signal.Notify(sigs, machine.EndSignal())
@@ -97,7 +100,6 @@ func Interruptible() (context.Context, func()) {
 			s = syscall.SIGTERM
 		}
 		interrupted.Store(int32(s.(syscall.Signal)))
-		signal.Ignore(syscall.SIGPIPE) // what is said while a run saves its state goes nowhere
 		signal.Stop(sigs)
 		cancel()
 		if s != syscall.SIGPIPE && !ctx.by.Load() { // who writes to a reader that is gone sees it
