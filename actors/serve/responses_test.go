@@ -16,10 +16,7 @@ func TestResponsesSay(t *testing.T) {
 	_, url := serving(t, spells(t, hermes), Options{})
 	calls, cut := 0, 0
 	for seed := range 24 {
-		max := 200
-		if seed%3 == 2 {
-			max = 2
-		}
+		max := []int{200, 200, 2}[seed%3]
 		body := fmt.Sprintf(`{"model": "words", "input": "c", "seed": %d, "request_id": "same", "max_output_tokens": %d, `+
 			`"tools": [{"type": "function", "name": "get", "parameters": {"type": "object", "properties": {"x": {"type": `+
 			`"integer"}}, "required": ["x"]}}]`, seed, max)
