@@ -31,7 +31,7 @@ var chunkCounts = []int{2, 4, 8, 16}
 // inChunks tries plans whose microbatches, of one sequence, are cut into chunks: where a pipeline waits, or
 // where a plan without chunks does not fit. It returns those that can be used.
 func (p *Search) inChunks(ctx context.Context, all []search.Candidate) (out []search.Candidate, err error) {
-	if p.Space.Tower != nil || p.Space.Devices > exactRanks || p.sensitive().Chunks != nil {
+	if p.Space.Tower != nil || p.Space.Devices > exactRanks || p.sensitive.To("plan.chunk_size", chunkLeast) != nil {
 		return nil, nil
 	}
 	fits := map[string]int{} // the least count of chunks with which a lighter recomputation fits, by plan

@@ -6,7 +6,6 @@ import (
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/sim"
-	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/topology"
 	"github.com/lfactor/lfactor/topology/search"
 )
@@ -14,20 +13,9 @@ import (
 // contextMost is how many ranks may share the tokens of a sequence in a plan that is looked for.
 const contextMost = 16
 
-// sensitive is what of the run's objective a plan would change: none that does is looked for.
-func (p *Search) sensitive() fit.Sensitive {
-	if p.base == nil {
-		return fit.Sensitive{}
-	}
-	return fit.SensitiveTo(p.cfg, p.base.Model)
-}
-
 // contexts lists the ways to share the tokens of a sequence out over some of a stage's ranks: keys and
 // values gathered or going round, or heads exchanged where they divide.
 func (p *Search) contexts(ranks, tp int) (out []search.Context) {
-	if p.sensitive().Context != nil {
-		return nil
-	}
 	for n := 2; n <= min(ranks, contextMost) && 2*n*tp <= p.cfg.Run.Data.SeqLen; n++ {
 		if ranks%n != 0 {
 			continue

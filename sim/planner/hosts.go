@@ -53,6 +53,9 @@ type Search struct {
 	batch   int      // sequences of a microbatch in the run file's own plan
 	cfg     *configs.Config
 	base    *layout.Design
+
+	sensitive fit.Sensitive  // what of the run's objective a plan would change: none that does is looked for
+	own       map[string]int // values of the run file's own plan
 }
 
 // New reads the run file and the machine's description, and makes the space of plans.
@@ -90,7 +93,7 @@ func (p *Search) config(more ...string) (*configs.Config, error) {
 func (p *Search) load() (err error) {
 	p.batch = 1
 	if own, err := p.config(); err == nil { // its plan need not fit this machine
-		p.batch = own.Run.Train.MicroBatch
+		p.batch, p.own = own.Run.Train.MicroBatch, fit.Degrees(own)
 		p.forgetOwn(&own.Run.Plan)
 	}
 	if p.cfg, err = p.config("plan.layers=[]", "plan.pp=1", "plan.tp=1", "plan.dp=1", "plan.procs=1",
@@ -106,7 +109,7 @@ func (p *Search) load() (err error) {
 	if p.base, err = p.job(p.cfg); err != nil {
 		return err
 	}
-	p.Machine = rehearsal.Dispatching(p.Machine, p.base.Model)
+	p.Machine, p.sensitive = rehearsal.Dispatching(p.Machine, p.base.Model), fit.SensitiveTo(p.cfg, p.base.Model)
 	return p.newSpace()
 }
 
@@ -157,6 +160,10 @@ func (p *Search) newSpace() error {
 		Layers: p.cfg.Model.Layers, Param: param, State: state - through, Through: through, Bucket: p.base.Bucket,
 		Traffic: traffic, Limit: limit, Schedules: schedule.Names(), Cut: p.cut, Tower: p.newTower(),
 		Profile: p.prices.of(p.Profile)}
+	p.Space.Keeps = func(c *search.Candidate) bool {
+		return p.sensitive.Keeps(p.own, map[string]int{"plan.tp": c.TP, "plan.cp": max(1, c.CP), "plan.ep": max(1, c.EP),
+			"plan.etp": max(1, c.ETP), "plan.dp": c.DP, "train.micro_batch": c.Batch})
+	}
 	if p.Space.Tower == nil {
 		p.Space.Rows = c.Data.SeqLen
 	}

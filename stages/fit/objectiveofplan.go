@@ -1,51 +1,124 @@
 package fit
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
 // Sensitive tells what a plan would change of what a run minimises: some losses of the router, bounds and scales are of
-// the rows that a rank has at once, and no plan that does so is proposed.
+// the rows, or of the part of a weight, that a rank has at once, and no plan that does so is proposed.
 type Sensitive struct {
-	Chunks, Context []string // what plan.chunk_size and plan.cp change
+	why    map[string][]string // by key, whatever its value above the least
+	blocks int                 // of a scale, numbers of a weight along an axis; 0 for none
+	name   string              // of the precision
+	cut    map[string][]int    // by key, the lengths of such axes that it cuts
 }
 
-// SensitiveTo is what of a run's objective depends on how rows are cut.
-func SensitiveTo(c *configs.Config, m *family.Model) (s Sensitive) {
-	t := &c.Run.Train
-	if m.Spec.Mixes() {
-		pooled := t.Router.Loss == "model" && family.Mixture.Of(m.Config).RouterLogits
-		if pooled || t.Router.Loss != "model" && t.Router.Loss != "none" {
-			s.Chunks = append(s.Chunks, "train.router.loss is taken of each chunk by itself")
-		}
-		if t.Router.Capacity > 0 {
-			const bound = "train.router.capacity bounds the rows that an expert takes of "
-			s.Chunks = append(s.Chunks, bound+"each chunk")
-			s.Context = append(s.Context, bound+"each rank's rows")
+// Keys of a plan that what a run minimises may depend on, with what a rule is then of.
+var sharedOut = []struct{ key, of string }{{"plan.chunk_size", "each chunk"}, {"plan.cp", "each rank's rows"},
+	{"plan.tp", "each rank's part"}, {"plan.ep", "the rows that several ranks send"},
+	{"plan.etp", "each rank's part"}, {"plan.dp", "the microbatches of all replicas so far"},
+	{"train.micro_batch", "each microbatch"}}
+
+// SensitiveTo is what of a run's objective depends on how rows and weights are cut.
+func SensitiveTo(c *configs.Config, m *family.Model) Sensitive {
+	t, s := &c.Run.Train, Sensitive{why: map[string][]string{}, cut: map[string][]int{}}
+	add := func(what string, keys ...string) {
+		for _, x := range sharedOut {
+			if _, key, _ := strings.Cut(x.key, "."); slices.Contains(keys, key) {
+				s.why[x.key] = append(s.why[x.key], what+x.of)
+			}
 		}
 	}
-	if strings.HasPrefix(t.LowPrecision, "tensor") || t.LowPrecision == "nvfp4" {
-		const scale = " has a scale for all rows of a product, which is that of "
-		s.Chunks = append(s.Chunks, "train.low_precision = "+t.LowPrecision+scale+"each chunk's")
-		s.Context = append(s.Context, "train.low_precision = "+t.LowPrecision+scale+"each rank's")
+	if m.Spec.Mixes() {
+		const loss, bound = "train.router.loss is taken of ", "train.router.capacity bounds the rows that an expert takes of "
+		pooled := t.Router.Loss == "pooled" || t.Router.Loss == "model" && family.Mixture.Of(m.Config).RouterLogits
+		switch {
+		case pooled, t.Router.Loss == "layer":
+			add(loss, "chunk_size", "micro_batch")
+		case t.Router.Loss == "sequence":
+			add(loss, "chunk_size")
+		case t.Router.Loss == "batch":
+			add(loss, "chunk_size", "micro_batch", "dp")
+		}
+		if t.Router.Capacity > 0 {
+			add(bound, "chunk_size", "micro_batch", "cp", "tp")
+		}
+	}
+	p, err := kernels.PrecisionOf(t.LowPrecision)
+	low := Low(c, m)
+	if err != nil || low == nil {
+		return s
+	}
+	x := kernels.Precisions[p]
+	if x.Delayed { // after the first step the greatest numbers are those of all ranks
+		return s
+	}
+	if s.name, s.blocks = x.Name, max(x.Act.Columns, x.Weight.Columns); s.blocks == 0 || x.Name == "nvfp4" {
+		add("train.low_precision = "+x.Name+" has a scale for all of a product's operand, which is that of ",
+			"chunk_size", "micro_batch", "cp", "tp", "ep", "etp")
+	}
+	for _, p := range m.Params(nil) {
+		if p.Block >= len(m.Blocks) || !m.Blocks[p.Block].Recompute || len(p.Shape) < 2 || routes(m, p) || low(p.Name) == 0 {
+			continue
+		}
+		key := "plan.tp"
+		if p.Experts {
+			key = "plan.etp"
+		}
+		for _, n := range p.Shape[len(p.Shape)-2:] { // of a square either may be cut
+			if square := p.Shape[len(p.Shape)-2] == m.Spec.Hidden && p.Shape[len(p.Shape)-1] == m.Spec.Hidden; (square ||
+				n != m.Spec.Hidden) && !slices.Contains(s.cut[key], n) {
+				s.cut[key] = append(s.cut[key], n)
+			}
+		}
 	}
 	return s
 }
 
-// sameObjective notes what a plan changes of what is minimised.
+// To is why a run minimises something else with another value of a key than the least; nil where it does not.
+func (s Sensitive) To(key string, n int) []string {
+	out := s.why[key]
+	for _, axis := range s.cut[key] {
+		if part := axis / max(1, n); out == nil && n > 1 && axis%n == 0 && s.blocks > 0 && part%s.blocks != 0 {
+			return []string{fmt.Sprintf("train.low_precision = %s has blocks of %d numbers, which do not fit into a rank's %d of %d",
+				s.name, s.blocks, part, axis)}
+		}
+	}
+	return out
+}
+
+// Keeps reports whether a plan minimises what the run file's own does; both have values by key, of which 1 is the least.
+func (s Sensitive) Keeps(own, plan map[string]int) bool {
+	for key, n := range plan {
+		settled := key == "plan.dp" || key == "train.micro_batch" // values that the file has chosen, and not only permits
+		if n != cmp.Or(own[key], 1) && (n != 1 || settled) && s.To(key, n) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Degrees are the values of a plan's keys that what a run minimises may depend on.
+func Degrees(c *configs.Config) map[string]int {
+	p := &c.Run.Plan
+	return map[string]int{"plan.tp": p.TP, "plan.cp": p.CP, "plan.ep": p.EP, "plan.etp": p.ETP, "plan.dp": p.DP,
+		"plan.chunk_size": p.ChunkSize + 1, "train.micro_batch": c.Run.Train.MicroBatch}
+}
+
+// sameObjective notes what a plan changes of what is minimised. The size of a microbatch is said by what it is for.
 func (r rules) sameObjective() {
-	p, s := &r.c.Run.Plan, SensitiveTo(r.c, r.m)
-	for _, x := range []struct {
-		key string
-		set bool
-		why []string
-	}{{"plan.chunk_size", p.ChunkSize > 0, s.Chunks}, {"plan.cp", p.CP > 1, s.Context}} {
-		if x.set && x.why != nil {
+	s, has := SensitiveTo(r.c, r.m), Degrees(r.c)
+	for _, x := range sharedOut {
+		if why := s.To(x.key, has[x.key]); has[x.key] > 1 && why != nil && x.key != "train.micro_batch" {
 			r.c.Notices = append(r.c.Notices, x.key+" changes what the run minimises, by up to some hundredths of the loss: "+
-				strings.Join(x.why, "; ")+". lfactor plan does not propose it")
+				strings.Join(why, "; ")+". lfactor plan does not propose it by itself")
 		}
 	}
 }

@@ -71,6 +71,8 @@ type Space struct {
 	// beside the zero value; nil for none. They are looked at with one sequence a microbatch: with more,
 	// replicas do the same without an exchange.
 	Contexts func(ranks, tp int) []Context
+	// Keeps says which plans leave what the run minimises as it is: no others are listed; nil for all.
+	Keeps func(*Candidate) bool
 
 	stages   map[stageKey]*Stages
 	recuts   map[stageKey][]int // layers by stage, as evenTimes cuts them
@@ -214,6 +216,12 @@ func (s *Space) Enumerate() ([]Candidate, error) {
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("no plan divides %d devices, %d layers and %d sequences", s.Devices, s.Layers, s.Batch)
+	}
+	if s.Keeps != nil {
+		if out = slices.DeleteFunc(out, func(c Candidate) bool { return !s.Keeps(&c) }); len(out) == 0 {
+			return nil, fmt.Errorf("no plan of %d devices leaves what the run minimises as it is: its losses of routers, bounds on "+
+				"experts or scales follow from plan.dp, plan.tp or train.micro_batch, which are kept", s.Devices)
+		}
 	}
 	return out, nil
 }
