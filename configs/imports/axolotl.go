@@ -4,14 +4,10 @@ import "fmt"
 
 // axolotl are the keys of Axolotl's YAML. Source: its docs/config-reference, release 0.12.
 var axolotl = map[string]rule{
-	"base_model": to(
-		"model.path",
-	), "model_type": silent, "tokenizer_type": silent, "trust_remote_code": silent,
+	"base_model": to("model.path"), "model_type": silent, "tokenizer_type": silent, "trust_remote_code": silent,
 	"tokenizer_config": to("data.tokenizer"),
 	"load_in_8bit":     few, "load_in_4bit": few, "strict": silent, "adapter": silent,
-	"lora_r": to(
-		"lora.rank",
-	), "lora_alpha": to("lora.alpha"), "lora_dropout": to("lora.dropout"),
+	"lora_r": to("lora.rank"), "lora_alpha": to("lora.alpha"), "lora_dropout": to("lora.dropout"),
 	"peft_use_rslora": to("lora.rslora"), "lora_target_modules": targets,
 	"lora_target_linear": yes(
 		"lora.targets",
@@ -20,40 +16,27 @@ var axolotl = map[string]rule{
 	"lora_model_dir": silent, "datasets": axolotlData, "test_datasets": idle("name its files in data.valid"),
 	"val_set_size":          held,
 	"dataset_prepared_path": idle("there is no cache of tokens"), "shuffle_merged_datasets": silent,
-	"sequence_len": to(
-		"data.seq_len",
-	), "sample_packing": to("data.packing"), "eval_sample_packing": silent, "pad_to_sequence_len": silent,
-	"chat_template": silent, "train_on_inputs": to("data.train_on_prompt"),
+	"sequence_len": to("data.seq_len"), "sample_packing": to("data.packing"), "eval_sample_packing": silent,
+	"pad_to_sequence_len": silent, "chat_template": silent, "train_on_inputs": to("data.train_on_prompt"),
 	"group_by_length":  idle("packing fills sequences"),
 	"micro_batch_size": silent, "gradient_accumulation_steps": silent, "num_epochs": silent,
 	"max_steps": silent, "eval_batch_size": silent,
 	"optimizer": optimizer, "lr_scheduler": word("schedule.kind", decays), "learning_rate": to("optimizer.lr"),
 	"warmup_steps": to("schedule.warmup_steps"), "warmup_ratio": to("schedule.warmup_fraction"),
-	"weight_decay": to(
-		"optimizer.weight_decay",
-	), "max_grad_norm": to("optimizer.clip_grad"), "adam_beta1": to("optimizer.beta1"),
-	"adam_beta2": to(
-		"optimizer.beta2",
-	), "adam_epsilon": to("optimizer.eps"), "bf16": yes("train.precision", "bf16"),
-	"fp16": yes(
-		"train.precision",
-		"fp16",
-	), "tf32": idle(noSpeed), "gradient_checkpointing": yes("plan.recompute", "full"),
+	"weight_decay": to("optimizer.weight_decay"), "max_grad_norm": to("optimizer.clip_grad"),
+	"adam_beta1": to("optimizer.beta1"),
+	"adam_beta2": to("optimizer.beta2"), "adam_epsilon": to("optimizer.eps"), "bf16": yes("train.precision", "bf16"),
+	"fp16": yes("train.precision", "fp16"), "tf32": idle(noSpeed),
+	"gradient_checkpointing":        yes("plan.recompute", "full"),
 	"gradient_checkpointing_kwargs": silent, "flash_attention": idle(noSpeed),
 	"sdp_attention": idle(noSpeed), "xformers_attention": idle(noSpeed),
-	"logging_steps": to(
-		"train.log_interval",
-	), "output_dir": to("checkpoint.dir"), "save_steps": to("checkpoint.interval"),
-	"save_total_limit": to(
-		"checkpoint.keep",
-	), "saves_per_epoch": idle("lfactor counts steps: checkpoint.interval"),
-	"evals_per_epoch": idle(
-		"lfactor counts steps: train.eval_interval",
-	), "eval_steps": to("train.eval_interval"), "save_strategy": silent,
-	"load_best_model_at_end": yes("checkpoint.best", true), "metric_for_best_model": bestBy,
-	"resume_from_checkpoint": idle(
-		resumes,
-	), "seed": to("train.seed"), "deepspeed": zero, "fsdp": fsdp, "fsdp_config": silent,
+	"logging_steps": to("train.log_interval"), "output_dir": to("checkpoint.dir"),
+	"save_steps":       to("checkpoint.interval"),
+	"save_total_limit": to("checkpoint.keep"), "saves_per_epoch": idle("lfactor counts steps: checkpoint.interval"),
+	"evals_per_epoch": idle("lfactor counts steps: train.eval_interval"), "eval_steps": to("train.eval_interval"),
+	"save_strategy": silent, "load_best_model_at_end": yes("checkpoint.best", true), "metric_for_best_model": bestBy,
+	"resume_from_checkpoint": idle(resumes), "seed": to("train.seed"), "deepspeed": zero, "fsdp": fsdp,
+	"fsdp_config": silent,
 	"rl": word(
 		"objective.kind",
 		map[string]string{
@@ -65,25 +48,17 @@ var axolotl = map[string]rule{
 			"grpo":  "grpo",
 		},
 	),
-	"rl_beta": to(
-		"objective.beta",
-	), "dpo_beta": to("objective.beta"), "orpo_alpha": to("objective.beta"),
-	"simpo_gamma": to("objective.gamma"),
-	"sequence_parallel_degree": to(
-		"plan.cp",
-	), "context_parallel_size": to("plan.cp"), "tensor_parallel_size": to("plan.tp"),
-	"wandb_project": idle(
-		noReports,
-	), "wandb_entity": idle(noReports), "wandb_watch": idle(noReports), "wandb_name": idle(noReports),
-	"wandb_log_model": idle(
-		noReports,
-	), "use_tensorboard": silent, "special_tokens": idle("are the tokenizer's: tokenizer_config.json"),
-	"plugins": idle(
-		noSpeed,
-	), "liger_rope": idle(noSpeed), "liger_rms_norm": idle(noSpeed), "liger_glu_activation": idle(noSpeed),
-	"liger_fused_linear_cross_entropy": idle(
-		noSpeed,
-	), "hub_model_id": idle("nothing is sent anywhere"), "auto_resume_from_checkpoints": silent,
+	"rl_beta": to("objective.beta"), "dpo_beta": to("objective.beta"), "orpo_alpha": to("objective.beta"),
+	"simpo_gamma":              to("objective.gamma"),
+	"sequence_parallel_degree": to("plan.cp"), "context_parallel_size": to("plan.cp"),
+	"tensor_parallel_size": to("plan.tp"),
+	"wandb_project":        idle(noReports), "wandb_entity": idle(noReports), "wandb_watch": idle(noReports),
+	"wandb_name": idle(noReports), "wandb_log_model": idle(noReports), "use_tensorboard": silent,
+	"special_tokens": idle("are the tokenizer's: tokenizer_config.json"),
+	"plugins":        idle(noSpeed), "liger_rope": idle(noSpeed), "liger_rms_norm": idle(noSpeed),
+	"liger_glu_activation":             idle(noSpeed),
+	"liger_fused_linear_cross_entropy": idle(noSpeed), "hub_model_id": idle("nothing is sent anywhere"),
+	"auto_resume_from_checkpoints": silent,
 }
 
 // axolotlUsual is what Axolotl and transformers' TrainingArguments have where a file says nothing.
@@ -124,8 +99,7 @@ func axolotlData(r *reading, key string, v any) {
 		} else {
 			paths = append(paths, path)
 		}
-		if t := fmt.Sprint(m["type"]); t != "chat_template" && t != "alpaca" && t != "sharegpt" &&
-			t != "<nil>" &&
+		if t := fmt.Sprint(m["type"]); t != "chat_template" && t != "alpaca" && t != "sharegpt" && t != "<nil>" &&
 			t != "completion" {
 			r.differ(
 				key+".type",
