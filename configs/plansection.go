@@ -2,7 +2,10 @@ package configs
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs/source"
 )
@@ -231,6 +234,10 @@ type LoRA struct {
 	Rank         int      `key:"rank" default:"0" min:"0" class:"fixed" flag:"lora-dim" doc:"Rank of the additions; 0 trains the weights themselves."`
 	Alpha        float64  `key:"alpha" default:"32" min:"0" class:"fixed" flag:"lora-alpha" doc:"The additions are scaled by alpha/rank."`
 	RSLoRA       bool     `key:"rslora" default:"false" class:"fixed" doc:"The additions are scaled by alpha/√rank instead: rsLoRA, arXiv:2312.03732."`
+	DoRA         bool     `key:"dora" default:"false" class:"fixed" doc:"The rows of each weight with its addition have norms that learn: DoRA, arXiv:2402.09353. Layers of lora.targets alone that are matrices as [out in] in train.precision."`
+	RankPattern  []string `key:"rank_pattern" class:"fixed" doc:"Ranks of some layers, as *.q_proj=4: a pattern and a number; the first that matches counts."`
+	AlphaPattern []string `key:"alpha_pattern" class:"fixed" doc:"Alphas of some layers, as *.q_proj=64; the first that matches counts."`
+	Modules      []string `key:"modules_to_save" class:"fixed" doc:"Patterns of modules that are trained whole beside the additions and saved with them, as embed_tokens, lm_head or *norm; a tied head learns with its table."`
 	Dropout      float64  `key:"dropout" default:"0" min:"0" max:"1" class:"fixed" flag:"lora-dropout" doc:"Share of inputs dropped before the additions."`
 	Targets      []string `key:"targets" default:"['*.q_proj', '*.k_proj', '*.v_proj', '*.o_proj']" class:"fixed" doc:"Linear layers that get additions, as patterns with * on their full names."`
 	Base         string   `key:"base" default:"model" oneof:"model|kept|nf4|fp4|int4|int8|fp8|e2m1" class:"fixed" doc:"How the weights of linear layers lie in memory, which do not learn: in train.precision, in few bits as model.path keeps them (kept), or rounded to a form: nf4 (arXiv:2305.14314) and fp4 have a scale for 64 columns, int4 and fp8 (e4m3) for 128, e2m1 for 16, int8 for a row. Products unpack them tile by tile. Embeddings, heads, norms, biases, and experts with plan.etp above 1, stay in train.precision."`
@@ -238,10 +245,26 @@ type LoRA struct {
 	Merge        bool     `key:"merge" default:"false" class:"free" doc:"Add them to the weights on export."`
 }
 
+// Patterned reads a pattern and the number behind it, as *.q_proj=4.
+func Patterned(text string) (pattern string, n float64, err error) {
+	pattern, number, _ := strings.Cut(text, "=")
+	if n, err = strconv.ParseFloat(number, 64); err == nil && n <= 0 {
+		err = strconv.ErrRange
+	}
+	return pattern, n, err
+}
+
 // Check implements section.
 func (l *LoRA) Check(at faults) {
 	if l.Rank > 0 && len(l.Targets) == 0 {
 		at.fault("lora.targets", "no layer is to get additions", "try ['*.q_proj', '*.v_proj']")
+	}
+	for key, all := range map[string][]string{"lora.rank_pattern": l.RankPattern, "lora.alpha_pattern": l.AlphaPattern} {
+		for _, text := range all {
+			if _, n, err := Patterned(text); err != nil || key == "lora.rank_pattern" && n != math.Trunc(n) {
+				at.fault(key, fmt.Sprintf("%q is no pattern and number", text), "write *.q_proj=4")
+			}
+		}
 	}
 	if l.Dropout == 1 {
 		at.fault("lora.dropout", "1 drops everything", "try 0.1")

@@ -17,11 +17,11 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
-	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology"
 )
 
@@ -39,13 +39,17 @@ var peftTargets = map[string][]string{"attention": {"*.self_attn.*_proj", "*.lin
 	"mlp": {"*.mlp.*_proj"}, "all": {"*proj*"}, "glob": {"model.layers.1.*.[kd]*_proj"},
 	"experts": {"*.experts.*"}}
 
-const peftRows = 24
+const (
+	peftRows = 24
+	peftRate = 1e-2
+)
 
 // peftCase is a model with additions.
 type peftCase struct {
-	m    *family.Model
-	w    *family.Weights
-	lora *block.Lora
+	m     *family.Model
+	w     *family.Weights
+	lora  *block.Lora
+	fused bool // of transformers' layers some are several of ours
 }
 
 // fill gives the golden weights, and random additions.
@@ -65,33 +69,18 @@ func (c *peftCase) fill(kind string, p *grad.Param, r family.Region, dst []float
 
 // write makes PEFT's directory of the additions.
 func (c *peftCase) write(t *testing.T, all []family.Adapter, dir string) {
-	var infos []checkpoint.Info
-	for _, a := range all {
-		down, up := a.Tensors(checkpoint.AdapterPrefix, c.lora.Rank)
-		infos = append(infos, down, up)
-	}
-	sink, err := checkpoint.NewAdapterWriter(dir, family.AdapterConfig(all, c.lora), infos)
-	require.NoError(t, err)
-	for i, a := range all {
-		down, up, err := a.Fill(c.lora.Rank, func(name string, shape []int, dst []float32) error {
-			_, err := c.fill("param", &grad.Param{Name: name, Shape: shape}, family.Region{To: shape[0]},
-				dst)
-			return err
-		})
-		require.NoError(t, err)
-		for k, v := range [][]float32{down, up} {
-			info := infos[2*i+k]
-			raw := make([]byte, 4*len(v))
-			tensor.Narrow(tensor.F32, v, raw)
-			require.NoError(t, sink.WriteRanges(info.Name, [][2]int{{0, info.Shape[0]}, {0, info.Shape[1]}},
-				raw))
-		}
-	}
-	require.NoError(t, sink.Commit())
+	form := trained.AdapterForm{Model: c.m, Lora: c.lora, Prefix: checkpoint.AdapterPrefix, Create: checkpoint.NewAdapterWriter}
+	require.NoError(t, trained.WriteAdapters(dir, form, all, family.AdapterConfig(all, c.lora), func(name string, shape []int, dst []float32) error {
+		_, err := family.FillMagnitudes(c.m, c.lora, c.fill)("param", &grad.Param{Name: name, Shape: shape}, family.Region{To: shape[0]}, dst)
+		return err
+	}))
 }
 
-// loss is that of one sequence, whose ids bench/golden/peft_loss.py counts in the same way.
-func (c *peftCase) loss(t *testing.T) (loss float64) {
+// loss is that of one sequence.
+func (c *peftCase) loss(t *testing.T) float64 { return c.losses(t, 1, topology.Grid(1, 1, 1))[0] }
+
+// losses are those of some steps on one sequence, whose ids bench/golden/peft_loss.py counts in the same way.
+func (c *peftCase) losses(t *testing.T, steps int64, mesh topology.Mesh) (losses []float64) {
 	mb := family.Microbatch{Cu: []int32{0, peftRows}}
 	for i := range int32(peftRows) {
 		next := (7*(i+1) + 3) % 29
@@ -102,20 +91,20 @@ func (c *peftCase) loss(t *testing.T) (loss float64) {
 		mb.Positions, mb.Weights = append(mb.Positions, i), append(mb.Weights, 1.0/(peftRows-1))
 	}
 	mb.Weights[peftRows-1] = 0
-	l, err := layout.New(&layout.Design{Model: c.m, Lora: c.lora, Mesh: topology.Grid(1, 1, 1),
-		Schedule: "1f1b", Micro: 1, Rows: peftRows, Optim: optim.Config{Name: "adamw"},
-		Frozen: func(name string) bool { return !strings.Contains(name, ".lora_") }})
+	l, err := layout.New(&layout.Design{Model: c.m, Lora: c.lora, Mesh: mesh,
+		Schedule: "1f1b", Micro: 1, Rows: peftRows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8},
+		Frozen: func(name string) bool { return !strings.Contains(name, ".lora_") && !c.lora.Saves(name) }})
 	require.NoError(t, err)
-	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 1,
-		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }},
-		Backend: func(int) kernels.Backend { return cpu.New(1) }, Fill: c.fill,
+	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: steps,
+		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return peftRate }},
+		Backend: func(int) kernels.Backend { return cpu.New(1) }, Fill: family.FillMagnitudes(c.m, c.lora, c.fill),
 		Batches: func(int64, int) ([]family.Microbatch, error) { return []family.Microbatch{mb}, nil },
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
-				loss = core.SummaryOf(m.Values).Loss
+				losses = append(losses, core.SummaryOf(m.Values).Loss)
 			}
 		}}))
-	return loss
+	return losses
 }
 
 // TestPEFTLosses: with additions to attention, MLPs, everything, layers by a pattern and experts, every family

@@ -1,4 +1,5 @@
 """Writes actors/host/testdata/peft_loss.json: the losses of golden models with the adapters that TestPEFTLosses wrote, loaded by PEFT.
+With --trained it writes DIR/losses.json: the losses of four steps of AdamW from the adapters of DIR, which TestPEFTTrained wrote.
 
 Run from the repository's root:
   go test ./actors/host -run PEFTLosses -adapters /tmp/adapters && python bench/golden/peft_loss.py /tmp/adapters
@@ -36,5 +37,28 @@ def main():
     pathlib.Path("actors/host/testdata/peft_loss.json").write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {v!r}" for k, v in out.items()) + "\n}\n")
 
 
+def trained(out):
+    losses = {}
+    for path in sorted(out.glob("*/*")):
+        name = f"{path.parent.name}/{path.name}"
+        model = AutoModelForCausalLM.from_pretrained(BASE / path.parent.name, attn_implementation="eager", dtype=torch.float32)
+        model = PeftModel.from_pretrained(model, path, is_trainable=True).eval()
+        learns = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        want = load_file(path / "adapter_model.safetensors")
+        have = {n.replace(".default", "").replace(".modules_to_save", "").replace("vector.weight", "vector") for n in learns}
+        tied = {"base_model.model.lm_head.weight"} if json.loads((path / "adapter_config.json").read_text()).get("ensure_weight_tying") else set()
+        if have | tied != set(want) | tied:
+            raise SystemExit(f"{name}: {sorted(have ^ set(want))[:4]}")
+        optimizer = torch.optim.AdamW(learns.values(), lr=1e-2, betas=(0.9, 0.999), eps=1e-8, weight_decay=0)
+        losses[name] = []
+        for _ in range(4):
+            loss = F.cross_entropy(model(input_ids=IDS, use_cache=False).logits[0, :-1].float(), IDS[0, 1:])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses[name].append(loss.item())
+    (out / "losses.json").write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {v}" for k, v in losses.items()) + "\n}\n")
+
+
 if __name__ == "__main__":
-    main()
+    trained(pathlib.Path(sys.argv[2])) if sys.argv[1] == "--trained" else main()

@@ -28,8 +28,7 @@ func TestMergeAdapters(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, "run.yaml"))
 	require.NoError(t, err)
 	_, rest, _ := strings.Cut(string(text), "data:")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "lora.yaml"),
-		[]byte("model: {path: hf}\ndata:"+rest), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "lora.yaml"), []byte("model: {path: hf}\ndata:"+rest), 0o644))
 	do(0, "train", "lora.yaml", "-q", "lora.rank=4", "lora.targets=['*_proj']", "train.steps=4",
 		"optimizer.lr=0.01", "checkpoint.dir=lora", "log.dir=lora-run")
 	do(0, "ckpt", "convert", "lora", "adapter")
@@ -53,6 +52,20 @@ func TestMergeAdapters(t *testing.T) {
 	}
 	near("ours", "peft", 1e-6)
 	require.NotContains(t, do(1, "ckpt", "diff", "hf", "peft"), "equal")
+	keys := []string{"train", "lora.yaml", "-q", "lora.rank=4", "lora.targets=['*_proj']", "lora.dora=true", "lora.modules_to_save=[embed_tokens,'*norm']",
+		"lora.rank_pattern=['*.q_proj=2']", "lora.alpha_pattern=['*.mlp.*=3','*.o_proj=1']", "log.dir=lora-run"}
+	do(0, append(keys, "train.steps=1", "optimizer.lr=0", "checkpoint.dir=still")...)
+	do(0, "ckpt", "convert", "still", "same", "--merge")
+	near("hf", "same", 1e-6) // magnitudes begin as the norms of rows
+	do(0, append(keys, "train.steps=4", "optimizer.lr=0.01", "checkpoint.dir=more")...)
+	do(0, "ckpt", "convert", "more", "moreadapter")
+	do(0, "ckpt", "convert", "more", "moreours", "--merge")
+	do(0, "ckpt", "convert", "moreadapter", "morepeft", "--merge")
+	near("moreours", "morepeft", 1e-6)
+	require.NotContains(t, do(1, "ckpt", "diff", "hf", "morepeft"), "equal")
+	require.Contains(t, do(2, append(keys, "lora.base=nf4", "checkpoint.dir=x")...), "have no norms of rows that learn")
+	require.Contains(t, do(2, append(keys, "lora.modules_to_save=['*.q_proj']", "checkpoint.dir=x")...), "has an addition by lora.targets")
+	require.Contains(t, do(2, append(keys, "lora.rank_pattern=['*.q_proj']", "checkpoint.dir=x")...), "is no pattern and number")
 	require.NoError(t, os.Rename(filepath.Join(dir, "hf"), filepath.Join(dir, "moved")))
 	require.Contains(t, do(2, "ckpt", "convert", "adapter", "x", "--merge"), "name it by --base")
 	do(0, "ckpt", "convert", "adapter", "named", "--merge", "--base", "moved", "--dtype", "bf16")

@@ -11,7 +11,7 @@ var llamafactory = map[string]rule{
 	"model_name_or_path": to("model.path"), "adapter_name_or_path": to("checkpoint.load"),
 	"trust_remote_code": silent, "stage": silent, "do_train": silent, "do_eval": silent, "finetuning_type": silent,
 	"lora_rank": to("lora.rank"), "lora_alpha": to("lora.alpha"), "lora_dropout": to("lora.dropout"),
-	"use_rslora": to("lora.rslora"), "lora_target": targets,
+	"use_rslora": to("lora.rslora"), "use_dora": to("lora.dora"), "additional_target": modules, "lora_target": targets,
 	"freeze_vision_tower": idle("set freeze: [visual.*], which see lfactor config explain freeze"),
 	"dataset":             silent, "dataset_dir": silent, "eval_dataset": idle("name its files in data.valid"),
 	"template": silent, "cutoff_len": to("data.seq_len"), "packing": to("data.packing"), "neat_packing": silent,

@@ -153,8 +153,12 @@ func held(r *reading, key string, v any) {
 	}
 }
 
-// targets names layers that get additions.
-func targets(r *reading, _ string, v any) {
+// targets names layers that get additions, and modules those that are trained whole.
+func targets(r *reading, _ string, v any) { r.ours["lora.targets"] = layers(v) }
+
+func modules(r *reading, _ string, v any) { r.ours["lora.modules_to_save"] = layers(v) }
+
+func layers(v any) (out []string) {
 	var names []string
 	switch x := v.(type) {
 	case []any:
@@ -164,7 +168,6 @@ func targets(r *reading, _ string, v any) {
 	default:
 		names = strings.Split(fmt.Sprint(v), ",")
 	}
-	var out []string
 	for _, n := range names {
 		switch n = strings.TrimSpace(n); n {
 		case "":
@@ -174,7 +177,7 @@ func targets(r *reading, _ string, v any) {
 			out = append(out, "*."+n)
 		}
 	}
-	r.ours["lora.targets"] = out
+	return out
 }
 
 // zero sets what replicas share out by the number in the name of a file of DeepSpeed's.

@@ -1,6 +1,8 @@
 package grad
 
 import (
+	"math"
+
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -16,12 +18,19 @@ const unitEps = 1e-24
 
 // UnitRows divides each row of a table w [v d] by its Euclidean norm, times the root of d: what multiplies
 // with it brings the factor 1/√d. Rows have a mean square of 1 then, which 16-bit numbers hold best.
-func (t *Tape) UnitRows(w *Value) *Value {
+func (t *Tape) UnitRows(w *Value) *Value { return t.unitRows(w).Out[0] }
+
+// InverseNorms are one over the Euclidean norms of the rows of w [v d]: [v], without a gradient.
+func (t *Tape) InverseNorms(w *Value) *Value {
+	v := t.asType(t.unitRows(w).Out[1], w.DType)
+	return t.Detach(t.Scale(v, 1/math.Sqrt(float64(w.Shape[1]))))
+}
+
+func (t *Tape) unitRows(w *Value) *Node {
 	w = t.only(w, 0)
 	at := kernels.Attr{F: [2]float64{unitEps}}
-	n := t.emit(opUnitRows, at, []*Value{w, t.ones(w.Shape[1], w.DType)}, spec{w.Shape, w.DType, w.Place},
+	return t.emit(opUnitRows, at, []*Value{w, t.ones(w.Shape[1], w.DType)}, spec{w.Shape, w.DType, w.Place},
 		spec{w.Shape[:1], tensor.F32, w.Place})
-	return n.Out[0]
 }
 
 // ones is a vector of ones.

@@ -3,6 +3,8 @@ package block
 import (
 	"math"
 	"path"
+	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -31,10 +33,47 @@ type Lora struct {
 	Alpha   float64
 	Dropout float64
 	Root    bool // divide by the root of the rank: rsLoRA, arXiv:2312.03732
+	DoRA    bool // rows of the sum with the weight have norms that learn: arXiv:2402.09353
+	// Ranks and Alphas are those of linears by patterns, the first of which that matches counts.
+	Ranks, Alphas []Patterned
+	// Saved are patterns of modules that are trained whole beside, PEFT's modules_to_save.
+	Saved []string
 	// Slots is a number of adapters that lie side by side, [slots ...] each, of which every row has the one
 	// that adapters.off [slots+1] says: rows are in the order of slots, and those behind the last have
 	// none. 0 is one adapter for all rows.
 	Slots int
+}
+
+// Patterned is a number for what a pattern matches.
+type Patterned struct {
+	Pattern string
+	Value   float64
+}
+
+// Of are the adapters of the linear called name alone, with its rank and alpha; nil where it gets none.
+func (l *Lora) Of(name string) *Lora {
+	if !l.Match(name) {
+		return nil
+	}
+	one := *l
+	of := func(all []Patterned, usual float64) float64 {
+		if i := slices.IndexFunc(all, func(p Patterned) bool { return Match(p.Pattern, name) }); i >= 0 {
+			return all[i].Value
+		}
+		return usual
+	}
+	one.Rank, one.Alpha = max(1, int(of(l.Ranks, float64(l.Rank)))), of(l.Alphas, l.Alpha)
+	return &one
+}
+
+// Saves reports whether a parameter is of a module that is trained whole.
+func (l *Lora) Saves(param string) bool {
+	return l != nil && slices.ContainsFunc(l.Saved, func(p string) bool { return Match(p, Module(param)) })
+}
+
+// Module is that of a parameter.
+func Module(param string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(param, ".weight"), ".bias")
 }
 
 // Scale is what the product of the two matrices is multiplied with.
@@ -147,15 +186,15 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		axis, biasAxis = -1, -1
 	}
 	var bias *grad.Value
-	var y *grad.Value
+	var y, w *grad.Value
 	if p := r.packed(name+".weight", in); p.Form > 0 {
-		w := r.T.PackedParam(name+".weight", []int{out, in}, packedUnit(o), p)
+		w = r.T.PackedParam(name+".weight", []int{out, in}, packedUnit(o), p)
 		if o.Bias {
 			bias = r.T.Param(name+".bias", []int{out}, -1, unit, false)
 		}
 		y = r.T.PackedLinear(x, w, bias, p)
 	} else {
-		w := r.T.Param(name+".weight", []int{out, in}, axis, unit, true)
+		w = r.T.Param(name+".weight", []int{out, in}, axis, unit, true)
 		if o.Bias {
 			bias = r.T.Param(name+".bias", []int{out}, biasAxis, unit, false)
 		}
@@ -168,10 +207,11 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		}
 		y = r.T.LowLinear(x, r.T.Coded(w, low), bias, low)
 	}
-	if !r.Lora.Match(r.T.Full(name)) {
+	l := r.Lora.Of(r.T.Full(name))
+	if l == nil {
 		return y
 	}
-	l, drop := r.Lora, r.Lora.Dropout
+	drop := l.Dropout
 	if l.Slots > 0 {
 		return r.T.Add(y, r.ofSlots(name, x, out, in))
 	}
@@ -182,8 +222,19 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 	a := r.T.Param(name+".lora_A.weight", []int{l.Rank, in}, map[bool]int{true: 1, false: -1}[o.Row], unit, true)
 	b := r.T.Param(name+".lora_B.weight", []int{out, l.Rank}, map[bool]int{true: -1, false: axis}[o.Row], unit, true)
 	down := r.T.Scale(r.T.Linear(d, a, nil), l.Scale()) // the narrow side of the two
-	return r.T.Add(y, r.T.Linear(down, b, nil))
+	if up := r.T.Linear(down, b, nil); !l.DoRA {
+		return r.T.Add(y, up)
+	} else {
+		// As PEFT has it: what is not dropped of the input gets the magnitude over the norm, which has no gradient.
+		sum := r.T.Add(w, r.T.Scale(r.T.Linear(b, r.T.Permute(a, 1, 0), nil), l.Scale()))
+		m := r.T.Param(name+Magnitude, []int{out}, map[bool]int{true: -1, false: axis}[o.Row], unit, true)
+		m, base := r.T.Mul(m, r.T.InverseNorms(sum)), r.T.Linear(d, w, nil)
+		return r.T.Add(y, r.T.Add(r.T.MulCols(r.T.Add(base, up), m), r.T.Scale(base, -1)))
+	}
 }
+
+// Magnitude ends the name of DoRA's norms of a linear's rows.
+const Magnitude = ".lora_magnitude_vector"
 
 // ofSlots is what adapters side by side add to a linear's rows.
 func (r *Rec) ofSlots(name string, x *grad.Value, out, in int) *grad.Value {
@@ -204,7 +255,7 @@ func packedUnit(o LinearOpts) int {
 
 // packed is how the weight of a linear lies in memory.
 func (r *Rec) packed(weight string, in int) kernels.Packing {
-	if r.T.Packed == nil {
+	if r.T.Packed == nil || r.Lora.Saves(r.T.Full(weight)) { // these learn
 		return kernels.Packing{}
 	}
 	return r.T.Packed(r.T.Full(weight), in)

@@ -177,10 +177,10 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 		}
 		y = t.GroupBias(y, t.ParamOn(name+".bias", []int{m.places(), out}, false, byPlace, at), off)
 	}
-	if !r.Lora.Match(name) {
+	l := r.Lora.Of(name)
+	if l == nil {
 		return y
 	}
-	l := r.Lora
 	down := t.Scale(t.GroupedLinear(x, w(".lora_A.weight", l.Rank, in, -1), off), l.Scale())
 	return t.Add(y, t.GroupedLinear(down, w(".lora_B.weight", out, l.Rank, -1), off))
 }

@@ -2,10 +2,12 @@ package family
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
@@ -14,6 +16,36 @@ import (
 // master, zero for state. Of kind checkpoint.PackedKind dst has the bits of whole rows as they lie in
 // memory; a false result makes them of the parameter.
 type FillFunc func(kind string, p *grad.Param, g Region, dst []float32) (bool, error)
+
+// FillMagnitudes gives DoRA's magnitudes the norms of the rows of the weights that fill gives.
+func FillMagnitudes(m *Model, lora *block.Lora, fill FillFunc) FillFunc {
+	if lora == nil || !lora.DoRA {
+		return fill
+	}
+	weights := map[string]*grad.Param{}
+	for _, p := range m.Params(nil) {
+		weights[p.Name] = p
+	}
+	return func(kind string, p *grad.Param, g Region, dst []float32) (bool, error) {
+		base, ok := strings.CutSuffix(p.Name, block.Magnitude)
+		if !ok || kind != "param" {
+			return fill(kind, p, g, dst)
+		}
+		w, at := weights[base+".weight"], g.Intervals(p)[0][0]
+		row := make([]float32, w.Shape[1])
+		for i := range dst {
+			if _, err := fill(kind, w, Region{From: at + i, To: at + i + 1}, row); err != nil {
+				return false, err
+			}
+			sum := 0.0
+			for _, x := range row {
+				sum += float64(x) * float64(x)
+			}
+			dst[i] = float32(math.Sqrt(sum))
+		}
+		return true, nil
+	}
+}
 
 // FromCheckpoint fills parameters and state from an own checkpoint, whatever plan wrote it.
 func FromCheckpoint(r *checkpoint.Reader, optimizer bool) FillFunc {

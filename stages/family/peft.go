@@ -2,10 +2,12 @@ package family
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
@@ -16,7 +18,8 @@ import (
 type Adapter struct {
 	Module  string // name of the layer in transformers
 	In, Out int
-	Turned  bool // the layer keeps its weight as [in out], as GPT-2's do
+	Turned  bool        // the layer keeps its weight as [in out], as GPT-2's do
+	Lora    *block.Lora // of each part
 	Parts   []AdapterPart
 }
 
@@ -82,12 +85,66 @@ func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 		}
 		if _, ok := at[name]; !ok {
 			at[name] = len(out)
-			out = append(out, Adapter{Module: name, In: p.Shape[1], Out: whole[s.Name], Turned: s.Turned})
+			out = append(out, Adapter{Module: name, In: p.Shape[1], Out: whole[s.Name], Turned: s.Turned, Lora: l.Of(base)})
 		}
 		a := &out[at[name]]
+		if one := l.Of(base); one.Rank != a.Lora.Rank || one.Alpha != a.Lora.Alpha {
+			return nil, fmt.Errorf("lora.targets: %s and %s are one layer for PEFT, with one rank and alpha: give them the same by "+
+				"lora.rank_pattern and lora.alpha_pattern, or set lora.merge=true", a.Parts[0].Name, base)
+		}
 		a.Parts = append(a.Parts, AdapterPart{Name: base, Out: n, Rows: rows})
 	}
+	for _, a := range out {
+		n := 0
+		for _, p := range a.Parts {
+			n += p.Out
+		}
+		if l.DoRA && n < a.Out {
+			return nil, fmt.Errorf("lora.dora: %s is a part of %s, whose other rows would get norms in PEFT too: name all of its parts in "+
+				"lora.targets, or set lora.merge=true", a.Parts[0].Name, a.Module)
+		}
+	}
 	return out, nil
+}
+
+// Saved are the parameters that are trained whole beside adapters, their tensors in a file of PEFT's whose names begin with prefix,
+// and what its configuration says of them. A tensor of which a parameter is a part is an error.
+func (m *Model) Saved(l *block.Lora, prefix string) (all []*grad.Param, infos []checkpoint.Info, said map[string]json.RawMessage, err error) {
+	var names []string
+	said = map[string]json.RawMessage{}
+	adapted := map[string]bool{}
+	for _, p := range m.Adapters(l) {
+		adapted[strings.TrimSuffix(p.Name, ".lora_A.weight")] = true
+	}
+	params, head := m.Params(nil), m.Source(HeadName+".weight").module()
+	tied := !slices.ContainsFunc(params, func(p *grad.Param) bool { return p.Name == HeadName+".weight" })
+	for _, p := range params {
+		s := m.Source(p.Name)
+		if !l.Saves(p.Name) {
+			continue
+		}
+		if s.Tail != nil || s.Flat || s.Lead > 0 || s.Rows != nil || s.Turned {
+			return nil, nil, nil, fmt.Errorf("lora.modules_to_save: %s is a part of %s in a checkpoint: leave it out, or set lora.merge=true", p.Name, s.Name)
+		}
+		if adapted[strings.TrimSuffix(p.Name, ".weight")] {
+			return nil, nil, nil, fmt.Errorf("lora.modules_to_save: %s has an addition by lora.targets: name it in one of the two", p.Name)
+		}
+		module, end := s.module(), ".weight"
+		if base, ok := strings.CutSuffix(module, ".bias"); ok {
+			module, end = base, ".bias"
+		}
+		all, infos = append(all, p), append(infos, checkpoint.Info{Name: prefix + module + end, DType: "F32", Shape: p.Shape})
+		names = append(names, module)
+		if tied && p.Name == EmbedName+".weight" { // PEFT parts the two without, or where it does not know the table's name
+			all, infos = append(all, p), append(infos, checkpoint.Info{Name: prefix + head + end, DType: "F32", Shape: p.Shape})
+			names, said["ensure_weight_tying"] = append(names, head), json.RawMessage("true")
+		}
+	}
+	if len(names) > 0 {
+		text, _ := json.Marshal(slices.Compact(names)) // strings always have a form
+		said["modules_to_save"] = text
+	}
+	return all, infos, said, nil
 }
 
 // Modules are the tensors of a checkpoint that have the weights of transformers' modules, that of a tied head included,
@@ -111,39 +168,47 @@ func (s Source) module() string {
 	return strings.TrimSuffix(s.Name, ".weight")
 }
 
-// Tensors are the adapter's in a file whose names begin with prefix: A and B for a rank of r each part.
-func (a Adapter) Tensors(prefix string, r int) (down, up checkpoint.Info) {
-	n := r * len(a.Parts)
-	down = checkpoint.Info{Name: prefix + a.Module + ".lora_A.weight", DType: "F32", Shape: []int{n, a.In}}
-	up = checkpoint.Info{Name: prefix + a.Module + ".lora_B.weight", DType: "F32", Shape: []int{a.Out, n}}
-	return down, up
+// Tensors are the adapter's in a file whose names begin with prefix: A and B of all parts, and DoRA's magnitudes.
+func (a Adapter) Tensors(prefix string) []checkpoint.Info {
+	n := a.Lora.Rank * len(a.Parts)
+	all := []checkpoint.Info{{Name: prefix + a.Module + ".lora_A.weight", DType: "F32", Shape: []int{n, a.In}},
+		{Name: prefix + a.Module + ".lora_B.weight", DType: "F32", Shape: []int{a.Out, n}}}
+	if a.Lora.DoRA {
+		all = append(all, checkpoint.Info{Name: prefix + a.Module + block.Magnitude, DType: "F32", Shape: []int{a.Out}})
+	}
+	return all
 }
 
-// Fill puts the parts' matrices together: read gives A [r in] and B [out r] of one of our layers.
-func (a Adapter) Fill(r int, read func(name string, shape []int, dst []float32) error) (down, up []float32, err error) {
+// Fill puts the parts together, in the order of Tensors: read gives A [r in], B [out r] and magnitudes [out] of one of our layers.
+func (a Adapter) Fill(read func(name string, shape []int, dst []float32) error) ([][]float32, error) {
+	r := a.Lora.Rank
 	n := r * len(a.Parts)
-	down, up = make([]float32, n*a.In), make([]float32, a.Out*n)
+	down, up, size := make([]float32, n*a.In), make([]float32, a.Out*n), make([]float32, a.Out)
 	for i, p := range a.Parts {
-		if err := read(p.Name+".lora_A.weight", []int{r, a.In}, down[i*r*a.In:(i+1)*r*a.In]); err != nil {
-			return nil, nil, err
+		b, m := make([]float32, p.Out*r), make([]float32, p.Out)
+		err := errors.Join(read(p.Name+".lora_A.weight", []int{r, a.In}, down[i*r*a.In:(i+1)*r*a.In]),
+			read(p.Name+".lora_B.weight", []int{p.Out, r}, b))
+		if err == nil && a.Lora.DoRA {
+			err = read(p.Name+block.Magnitude, []int{p.Out}, m)
 		}
-		b := make([]float32, p.Out*r)
-		if err := read(p.Name+".lora_B.weight", []int{p.Out, r}, b); err != nil {
-			return nil, nil, err
+		if err != nil {
+			return nil, err
 		}
 		at := 0
 		for _, rows := range p.Rows {
 			for row := rows[0]; row < rows[1]; row++ {
 				copy(up[row*n+i*r:row*n+(i+1)*r], b[at*r:(at+1)*r])
+				size[row] = m[at]
 				at++
 			}
 		}
 	}
-	return down, up, nil
+	return [][]float32{down, up, size}[:len(a.Tensors(""))], nil
 }
 
 // Split is the inverse of Fill: it enters A [r in] and B [out r] of each of our layers under their parameters' names.
-func (a Adapter) Split(r int, down, up []float32, to map[string][]float32) {
+func (a Adapter) Split(down, up []float32, to map[string][]float32) {
+	r := a.Lora.Rank
 	n := r * len(a.Parts)
 	for i, p := range a.Parts {
 		to[p.Name+".lora_A.weight"] = slices.Clone(down[i*r*a.In : (i+1)*r*a.In])
@@ -165,16 +230,20 @@ func AdapterConfig(as []Adapter, l *block.Lora) checkpoint.AdapterConfig {
 		Alphas: map[string]float64{}}
 	for _, a := range as {
 		c.Targets.Names = append(c.Targets.Names, a.Module)
-		if n := len(a.Parts); n > 1 {
+		if n := len(a.Parts); n > 1 || a.Lora.Rank != l.Rank || a.Lora.Alpha != l.Alpha {
 			key := strings.ReplaceAll(a.Module, ".", `\.`) // PEFT reads keys as regular expressions
-			whole := *l
-			whole.Rank, whole.Alpha = n*l.Rank, float64(n)*l.Alpha
-			c.Ranks[key], c.Alphas[key] = whole.Rank, whole.Alpha*l.Scale()/whole.Scale() // with a root not n times as large
+			whole := *a.Lora
+			whole.Rank, whole.Alpha = n*whole.Rank, float64(n)*whole.Alpha
+			c.Ranks[key], c.Alphas[key] = whole.Rank, whole.Alpha*a.Lora.Scale()/whole.Scale() // with a root not n times as large
 		}
 	}
 	slices.Sort(c.Targets.Names)
+	c.Rest = map[string]json.RawMessage{}
 	if len(as) > 0 && as[0].Turned { // all of a model are, or none
-		c.Rest = map[string]json.RawMessage{"fan_in_fan_out": json.RawMessage("true")}
+		c.Rest["fan_in_fan_out"] = json.RawMessage("true")
+	}
+	if l.DoRA {
+		c.Rest["use_dora"] = json.RawMessage("true")
 	}
 	return c
 }

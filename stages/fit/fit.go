@@ -194,12 +194,21 @@ func Lora(c *configs.Config) *block.Lora {
 	if l.Rank == 0 {
 		return nil
 	}
-	return &block.Lora{Targets: l.Targets, Rank: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, Root: l.RSLoRA}
+	of := func(all []string) (out []block.Patterned) {
+		for _, text := range all {
+			if p, n, err := configs.Patterned(text); err == nil { // its section says what is no number
+				out = append(out, block.Patterned{Pattern: p, Value: n})
+			}
+		}
+		return out
+	}
+	return &block.Lora{Targets: l.Targets, Rank: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, Root: l.RSLoRA, DoRA: l.DoRA,
+		Ranks: of(l.RankPattern), Alphas: of(l.AlphaPattern), Saved: l.Modules}
 }
 
 // Frozen says which parameters are not trained: with adapters everything else, and what freeze names.
 func Frozen(c *configs.Config) func(param string) bool {
-	adapters, warmup := c.Run.LoRA.Rank > 0, c.Run.Train.Indexer.Stage == "warmup"
+	adapters, warmup, lora := c.Run.LoRA.Rank > 0, c.Run.Train.Indexer.Stage == "warmup", Lora(c)
 	//lfvet:kind encoders of captions stand still by the section diffusion
 	still := c.Model.Denoises() && !c.Run.Diffusion.TrainText
 	seen := c.Run.Diffusion.Latents == alive
@@ -212,7 +221,7 @@ func Frozen(c *configs.Config) func(param string) bool {
 			return true
 		}
 		if adapters && !isAdapter(name) && name != family.ScoreName+".weight" &&
-			!strings.HasPrefix(name, family.ExpertName) {
+			!strings.HasPrefix(name, family.ExpertName) && !lora.Saves(name) {
 			return true
 		}
 		for _, p := range c.Run.Freeze {
@@ -225,5 +234,5 @@ func Frozen(c *configs.Config) func(param string) bool {
 }
 
 func isAdapter(name string) bool {
-	return block.Match("*lora_A.weight", name) || block.Match("*lora_B.weight", name)
+	return block.Match("*lora_A.weight", name) || block.Match("*lora_B.weight", name) || strings.HasSuffix(name, block.Magnitude)
 }

@@ -15,9 +15,20 @@ func (r rules) adapters() {
 	if lora == nil {
 		return
 	}
-	experts := false
+	experts, turned := false, false
 	for _, p := range r.m.Adapters(lora) {
 		experts = experts || len(p.Shape) == 3
+		turned = turned || r.m.Source(strings.TrimSuffix(p.Name, ".lora_A.weight")+".weight").Turned
+	}
+	run := &r.c.Run
+	switch {
+	case !lora.DoRA && lora.Saved == nil:
+	case !r.m.Task().Writes && !run.LoRA.Merge:
+		r.at("lora", "adapters of models that draw or act have neither dora nor modules_to_save in their libraries",
+			"remove both, or set lora.merge=true")
+	case lora.DoRA && (experts || turned || run.LoRA.Base != baseModel || run.Train.LowPrecision != "none" || run.Train.QAT != "none"):
+		r.at("lora.dora", "experts, GPT-2's turned matrices and weights in few bits have no norms of rows that learn",
+			"name other layers in lora.targets, and set lora.base, train.low_precision and train.qat to what they are by default")
 	}
 	if experts && r.c.Run.Plan.ETP > 1 {
 		r.at("plan.etp", "adapters of experts are not cut", "set it to 1, and raise plan.ep")
@@ -40,7 +51,11 @@ func (r rules) adapters() {
 		}
 	}
 	if _, err := r.m.Core().PEFT(lora); err != nil && !r.c.Run.LoRA.Merge {
-		r.at("lora.targets", strings.TrimPrefix(err.Error(), "lora.targets: "), "")
+		key, why, _ := strings.Cut(err.Error(), ": ")
+		r.at(key, why, "")
+	}
+	if _, _, _, err := r.m.Core().Saved(lora, ""); err != nil && !r.c.Run.LoRA.Merge {
+		r.at("lora.modules_to_save", strings.TrimPrefix(err.Error(), "lora.modules_to_save: "), "")
 	}
 }
 
@@ -49,18 +64,24 @@ func (r rules) adapters() {
 func (r rules) patterns() {
 	c := &r.c.Run
 	frozen := Frozen(r.c)
-	var names, linear []string
+	var names, modules, linear []string
 	trained := false
 	for _, p := range r.m.Params(Lora(r.c)) {
-		names = append(names, p.Name)
+		names, modules = append(names, p.Name), append(modules, block.Module(p.Name))
 		if base, ok := strings.CutSuffix(p.Name, ".lora_A.weight"); ok {
 			linear = append(linear, base)
 		}
 		trained = trained || !frozen(p.Name)
 	}
 	matched := r.match("freeze", c.Freeze, names)
-	if c.LoRA.Rank > 0 {
+	if lora := Lora(r.c); lora != nil {
 		matched = r.match("lora.targets", c.LoRA.Targets, linear) && matched
+		for key, all := range map[string][]block.Patterned{"lora.rank_pattern": lora.Ranks, "lora.alpha_pattern": lora.Alphas} {
+			for _, p := range all {
+				r.match(key, []string{p.Pattern}, linear)
+			}
+		}
+		r.match("lora.modules_to_save", lora.Saved, modules)
 	}
 	if !trained && matched {
 		r.at("freeze", "nothing is left to train", "name less")

@@ -2,6 +2,8 @@ package trained
 
 import (
 	"encoding/json"
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/topology/machine"
@@ -113,14 +116,12 @@ func (e *Exporter) adapt(path string) error {
 		return err
 	}
 	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil &&
-		!e.Model.Headless() {
+	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil && !e.Model.Headless() {
 		return err
 	}
 	delete(keys, "quantization_config")
 	if e.Model.Scores() {
-		class := strings.ReplaceAll(string(keys["architectures"]), "ForCausalLM",
-			scoresClass)
+		class := strings.ReplaceAll(string(keys["architectures"]), "ForCausalLM", scoresClass)
 		keys["architectures"], keys["num_labels"] = json.RawMessage(class), json.RawMessage("1")
 		keys["id2label"], keys["label2id"] = json.RawMessage(`{"0": "LABEL_0"}`), json.RawMessage(`{"LABEL_0": 0}`)
 	}
@@ -184,20 +185,22 @@ func (e *Exporter) Value(p *grad.Param, dst []float32) error {
 	if !e.Cfg.Run.LoRA.Merge || !e.adapted(base) {
 		return nil
 	}
-	r, lead := e.Lora.Rank, p.Shape[:len(p.Shape)-2] // of experts
+	l, lead := e.Lora.Of(e.Prefix+base), p.Shape[:len(p.Shape)-2] // of experts
 	out, in := p.Shape[len(p.Shape)-2], p.Shape[len(p.Shape)-1]
-	shape := func(n, k int) []int { return append(slices.Clone(lead), n, k) }
-	a, b := make([]float32, tensor.Len(shape(r, in))), make([]float32, tensor.Len(shape(out, r)))
-	if err := e.Read(base+".lora_A.weight", shape(r, in), a); err != nil {
-		return err
+	read := func(name string, rest ...int) ([]float32, error) {
+		v := make([]float32, tensor.Len(lead)*tensor.Len(rest))
+		return v, e.Read(base+name, append(slices.Clone(lead), rest...), v)
 	}
-	if err := e.Read(base+".lora_B.weight", shape(out, r), b); err != nil {
-		return err
+	down, err := read(".lora_A.weight", l.Rank, in)
+	up, fault := read(".lora_B.weight", out, l.Rank)
+	var magnitude []float32
+	if err = errors.Join(err, fault); err == nil && l.DoRA {
+		magnitude, err = read(block.Magnitude, out)
 	}
-	for x := range tensor.Len(lead) {
-		e.merge(dst[x*out*in:(x+1)*out*in], a[x*r*in:], b[x*out*r:], out, in)
+	for x := 0; x < tensor.Len(lead) && err == nil; x++ {
+		quant.Add(dst[x*out*in:(x+1)*out*in], down[x*l.Rank*in:(x+1)*l.Rank*in], up[x*out*l.Rank:(x+1)*out*l.Rank], magnitude, l.Rank, l.Scale())
 	}
-	return nil
+	return err
 }
 
 // adapted reports whether a layer has an adapter: of those that the patterns match, a router has none.
@@ -209,21 +212,6 @@ func (e *Exporter) adapted(base string) bool {
 		}
 	}
 	return e.with[e.Prefix+base]
-}
-
-// merge adds the product of b [out r] and a [r in], scaled, to dst [out in].
-func (e *Exporter) merge(dst, a, b []float32, out, in int) {
-	r := e.Lora.Rank
-	scale := e.Lora.Scale()
-	for i := range out {
-		for k := range in {
-			sum := 0.0
-			for j := range r {
-				sum += float64(b[i*r+j]) * float64(a[j*in+k])
-			}
-			dst[i*in+k] += float32(scale * sum)
-		}
-	}
 }
 
 // Read reads a whole parameter as float32, from the master copy where there is one, since that is
@@ -287,35 +275,48 @@ func (e *Exporter) Adapters(dst string, form AdapterForm) error {
 	if repo := hf.RepoOf(conf.BaseModel); repo != "" { // PEFT loads it by name on any machine
 		conf.BaseModel = repo
 	}
-	return writeAdapters(dst, form.Prefix, all, conf, form.Create, e.Read)
+	return WriteAdapters(dst, form, all, conf, e.Read)
 }
 
-// writeAdapters writes adapters in a folder, in the format of create; read gives the parts' matrices.
-func writeAdapters(dst, prefix string, all []family.Adapter, conf checkpoint.AdapterConfig,
-	create func(string, checkpoint.AdapterConfig, []checkpoint.Info) (checkpoint.Sink, error),
+// WriteAdapters writes adapters in a folder, and the modules that are trained whole; read gives parameters.
+func WriteAdapters(dst string, form AdapterForm, all []family.Adapter, conf checkpoint.AdapterConfig,
 	read func(name string, shape []int, dst []float32) error) error {
-	var infos []checkpoint.Info
-	for _, a := range all {
-		down, up := a.Tensors(prefix, conf.R)
-		infos = append(infos, down, up)
-	}
-	sink, err := create(dst, conf, infos)
+	saved, infos, said, err := form.Model.Saved(form.Lora, form.Prefix)
 	if err != nil {
 		return err
 	}
-	for i, a := range all {
-		down, up, err := a.Fill(conf.R, read)
-		if err != nil {
-			return err
-		}
-		for k, v := range [][]float32{down, up} {
-			raw := make([]byte, 4*len(v))
+	maps.Copy(conf.Rest, said)
+	for _, a := range all {
+		infos = append(infos, a.Tensors(form.Prefix)...)
+	}
+	sink, err := form.Create(dst, conf, infos)
+	if err != nil {
+		return err
+	}
+	write := func(parts ...[]float32) error {
+		for _, v := range parts {
+			raw, box := make([]byte, 4*len(v)), make([][2]int, len(infos[0].Shape))
 			tensor.Narrow(tensor.F32, v, raw)
-			info := infos[2*i+k]
-			if err := sink.WriteRanges(info.Name, [][2]int{{0, info.Shape[0]}, {0, info.Shape[1]}},
-				raw); err != nil {
+			for i, n := range infos[0].Shape {
+				box[i][1] = n
+			}
+			if err := sink.WriteRanges(infos[0].Name, box, raw); err != nil {
 				return err
 			}
+			infos = infos[1:]
+		}
+		return nil
+	}
+	for _, p := range saved {
+		v := make([]float32, tensor.Len(p.Shape))
+		if err := errors.Join(read(p.Name, p.Shape, v), write(v)); err != nil {
+			return err
+		}
+	}
+	for _, a := range all {
+		parts, err := a.Fill(read)
+		if err := errors.Join(err, write(parts...)); err != nil {
+			return err
 		}
 	}
 	return sink.Commit()

@@ -97,7 +97,7 @@ func (s *Slots) Save(slot int, dir string, state bool) error {
 	}
 	conf := family.AdapterConfig(s.adapter, &s.alone)
 	conf.BaseModel = s.m.Dir
-	err := writeAdapters(partial, checkpoint.AdapterPrefix, s.adapter, conf, checkpoint.NewAdapterWriter,
+	err := WriteAdapters(partial, AdapterForm{s.m.Model, &s.alone, checkpoint.AdapterPrefix, checkpoint.NewAdapterWriter}, s.adapter, conf,
 		func(name string, _ []int, dst []float32) error { return s.Trainer.Read(slot, name, dst) })
 	if err == nil && state {
 		err = s.saveState(slot, filepath.Join(partial, optimizerFolder))
@@ -192,16 +192,16 @@ func (s *Slots) Load(slot int, dir string, state bool) error {
 	have := len(f.Tensors())
 	parts := map[string][]float32{}
 	for _, a := range s.adapter {
-		down, up := a.Tensors(checkpoint.AdapterPrefix, conf.R)
-		x, err := whole(f, down)
+		infos := a.Tensors(checkpoint.AdapterPrefix)
+		x, err := whole(f, infos[0])
 		if err != nil {
 			return err
 		}
-		y, err := whole(f, up)
+		y, err := whole(f, infos[1])
 		if err != nil {
 			return err
 		}
-		a.Split(conf.R, x, y, parts)
+		a.Split(x, y, parts)
 		have -= 2
 	}
 	if have != 0 {

@@ -206,8 +206,7 @@ func loongSaid(args []string) (said map[string]string, order []string, err error
 		name = strings.ReplaceAll(name, "_", "-")
 		r, ok := loongRules[name]
 		if !strings.HasPrefix(args[i], "--") || !ok && name != "like" {
-			return nil, nil, exit.Usagef("%s is no argument of LoongForge's converter; those are %s",
-				args[i],
+			return nil, nil, exit.Usagef("%s is no argument of LoongForge's converter; those are %s", args[i],
 				strings.Join(slices.Sorted(maps.Keys(loongRules)), ", "))
 		}
 		if r.bare && inline && v != "true" && v != "True" {
@@ -233,8 +232,7 @@ func loongLate(said map[string]string) (out []string, err error) {
 	from, to := said["load-platform"], said["save-platform"]
 	for _, p := range []string{from, to} {
 		if p != "huggingface" && p != "mcore" {
-			return nil, exit.Usagef("--load_platform %q and --save_platform %q: want huggingface or mcore",
-				from, to)
+			return nil, exit.Usagef("--load_platform %q and --save_platform %q: want huggingface or mcore", from, to)
 		}
 	}
 	if said["load-ckpt-path"] == "" || said["save-ckpt-path"] == "" {

@@ -277,6 +277,12 @@ func narrow(d checkpoint.DType, v []float32, dst []byte) error {
 	return nil
 }
 
+// Add adds scale·B·A of an adapter of a rank, A [rank in] and B [out rank], to w [out in]. With magnitudes [out] its rows get those lengths.
+func Add(w, down, up, magnitude []float32, rank int, scale float64) {
+	a := &addition{down: down, up: up, magnitude: magnitude, rank: rank, in: len(down) / rank, out: len(up) / rank, scale: scale}
+	a.add(w, [2]int{0, a.out}, [2]int{0, a.in})
+}
+
 // add adds the part of a box of the tensor as it lies in the base: sums are taken in float64, and rounded once.
 func (a *addition) add(w []float32, rows, cols [2]int) {
 	width := cols[1] - cols[0]

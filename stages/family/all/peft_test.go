@@ -68,8 +68,9 @@ func TestPEFTNames(t *testing.T) {
 			}
 			got := map[string][]int{}
 			for _, a := range all {
-				down, up := a.Tensors(checkpoint.AdapterPrefix, lora.Rank)
-				got[down.Name], got[up.Name] = down.Shape, up.Shape
+				for _, x := range a.Tensors(checkpoint.AdapterPrefix) {
+					got[x.Name] = x.Shape
+				}
 			}
 			require.NotNil(t, want[filepath.Base(dir)],
 				"no result of PEFT's loader: run bench/golden/peft_load.py")
@@ -83,19 +84,18 @@ func TestPEFTNames(t *testing.T) {
 func writeAdapter(t *testing.T, m *family.Model, lora *block.Lora, all []family.Adapter, dir string) {
 	var infos []checkpoint.Info
 	for _, a := range all {
-		down, up := a.Tensors(checkpoint.AdapterPrefix, lora.Rank)
-		infos = append(infos, down, up)
+		infos = append(infos, a.Tensors(checkpoint.AdapterPrefix)...)
 	}
 	sink, err := checkpoint.NewAdapterWriter(dir, family.AdapterConfig(all, lora), infos)
 	require.NoError(t, err)
 	for i, a := range all {
-		down, up, err := a.Fill(lora.Rank, func(name string, shape []int, dst []float32) error {
+		parts, err := a.Fill(func(name string, shape []int, dst []float32) error {
 			m.Init(7, &grad.Param{Name: name + ".random", Shape: shape, Place: grad.Place{}},
 				family.Region{To: shape[0]}, dst)
 			return nil
 		})
 		require.NoError(t, err)
-		for k, v := range [][]float32{down, up} {
+		for k, v := range parts {
 			raw := make([]byte, 4*len(v))
 			tensor.Narrow(tensor.F32, v, raw)
 			require.NoError(t, sink.WriteRanges(infos[2*i+k].Name,
@@ -107,18 +107,18 @@ func writeAdapter(t *testing.T, m *family.Model, lora *block.Lora, all []family.
 
 // TestPEFTFused: the addition to a layer that is several of ours is the sum of theirs, each in its rows.
 func TestPEFTFused(t *testing.T) {
-	a := family.Adapter{Module: "attn", In: 2, Out: 3, Parts: []family.AdapterPart{{Name: "q", Out: 2,
+	a := family.Adapter{Module: "attn", In: 2, Out: 3, Lora: &block.Lora{Rank: 1, Alpha: 2}, Parts: []family.AdapterPart{{Name: "q", Out: 2,
 		Rows: [][2]int{{0, 1}, {2, 3}}}, {Name: "v", Out: 1, Rows: [][2]int{{1, 2}}}}}
 	values := map[string][]float32{"q.lora_A.weight": {1, 2}, "q.lora_B.weight": {3, 4},
 		"v.lora_A.weight": {5, 6}, "v.lora_B.weight": {7}}
-	down, up, err := a.Fill(1, func(name string, _ []int, dst []float32) error {
+	parts, err := a.Fill(func(name string, _ []int, dst []float32) error {
 		copy(dst,
 			values[name])
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, []float32{1, 2, 5, 6}, down)
-	require.Equal(t, []float32{3, 0, 0, 7, 4, 0}, up)
+	require.Equal(t, []float32{1, 2, 5, 6}, parts[0])
+	require.Equal(t, []float32{3, 0, 0, 7, 4, 0}, parts[1])
 	c := family.AdapterConfig([]family.Adapter{a}, &block.Lora{Rank: 1, Alpha: 2})
 	require.Equal(t, 2, c.Ranks["attn"])
 	require.Equal(t, 4.0, c.Alphas["attn"])
@@ -140,7 +140,7 @@ func TestRSLoRA(t *testing.T) {
 	lora := &block.Lora{Rank: 4, Alpha: 6, Root: true}
 	require.Equal(t, 3.0, lora.Scale())
 	require.Equal(t, 1.5, (&block.Lora{Rank: 4, Alpha: 6}).Scale())
-	of := family.Adapter{Module: "attn.c_attn", Parts: make([]family.AdapterPart, 3)}
+	of := family.Adapter{Module: "attn.c_attn", Lora: lora, Parts: make([]family.AdapterPart, 3)}
 	c := family.AdapterConfig([]family.Adapter{of}, lora)
 	require.True(t, c.RSLoRA)
 	require.Equal(t, 12, c.Ranks[`attn\.c_attn`])
