@@ -2,16 +2,21 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/run/record"
+	"github.com/lfactor/lfactor/configs"
 )
 
 // TestCompare: two runs of one file are the same in samples, losses and tensors; one with another rate parts in its
 // losses and tensors but not in its samples; one with another order of data parts in its samples first.
+// The same data in another folder is the same, and another file among it is not.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)
@@ -48,6 +53,15 @@ func TestCompare(t *testing.T) {
 		return
 	}(), "optimizer.lr")
 	require.Equal(t, int64(1), compare(one, order, 1).Samples)
+	for _, folder := range []string{"text", "tok"} { // the same bytes elsewhere are the same samples
+		require.NoError(t, os.CopyFS(filepath.Join(dir, "copied", folder), os.DirFS(filepath.Join(dir, folder))))
+	}
+	moved := []string{"data.paths=[copied/text]", "data.tokenizer=copied/tok"}
+	c = compare(one, train("moved", moved...), 0)
+	require.Equal(t, [3]int64{4, 0, 0}, [3]int64{c.Steps, c.Samples, c.Loss})
+	require.Len(t, slices.DeleteFunc(c.Keys, func(k configs.Change) bool { return !strings.HasPrefix(k.Key, "data.") }), 2)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "copied/text/more.txt"), []byte("package more\n"), 0o644))
+	require.Equal(t, int64(1), compare(one, train("more", moved...), 1).Samples)
 	code, out, said := streams(t, dir, "", "compare", one, filepath.Join(dir, "none"))
 	require.Equal(t, 6, code, out)
 	require.Contains(t, said, "no run's records are here")

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
@@ -64,22 +63,13 @@ func Compare(a, b string) (*Comparison, error) {
 	}
 	c.Keys = configs.Diff(cfg[0].Flat(), cfg[1].Flat())
 	c.curves(curves)
-	if c.otherData(cfg[0].Run.Data.Seed < 0) {
-		c.Samples = 1 // the ledgers have places in an order of samples, which is another
-	} else if err := c.ledgers(a, b); err != nil {
+	if err := c.ledgers(a, b); err != nil {
 		return nil, err
 	}
 	if err := c.seen(a, b); err != nil {
 		return nil, err
 	}
 	return c, c.checkpoints(cfg[0].Run.Checkpoint.Dir, cfg[1].Run.Checkpoint.Dir)
-}
-
-// otherData reports whether the runs read other samples, or in another order, which follows train.seed if seeded.
-func (c *Comparison) otherData(seeded bool) bool {
-	return slices.ContainsFunc(c.Keys, func(k configs.Change) bool {
-		return k.Class == configs.Fixed && (strings.HasPrefix(k.Key, "data.") || seeded && k.Key == "train.seed")
-	})
 }
 
 // point is what metrics have of a step.
@@ -141,7 +131,8 @@ func (c *Comparison) curves(of [2]map[int64]point) {
 	}
 }
 
-// ledgers compares the samples of each step, as far as both runs have them.
+// ledgers compares the samples of each step, as far as both runs have them: their places, and the order that these are
+// places in, whose fingerprint follows from what the sources hold and not from where they lie.
 func (c *Comparison) ledgers(a, b string) error {
 	var of [2]*dataset.Ledger
 	for i, dir := range []string{a, b} {
@@ -165,13 +156,14 @@ func (c *Comparison) ledgers(a, b string) error {
 	}
 	for step := int64(1); step <= last; step++ {
 		var samples [2][]int64
+		var at [2]dataset.Position
 		for i, l := range of {
 			var err error
-			if samples[i], _, err = l.Blame(step); err != nil {
+			if samples[i], at[i], err = l.Blame(step); err != nil {
 				return err
 			}
 		}
-		if !slices.Equal(samples[0], samples[1]) {
+		if at[0].Order != at[1].Order || !slices.Equal(samples[0], samples[1]) {
 			c.Samples = step
 			return nil
 		}
