@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -222,4 +223,33 @@ func TestBaichuanGenerations(t *testing.T) {
 	require.ErrorContains(t, err, "first generation")
 	_, err = read(`{` + rest + `, "vocab_size": 500, "z_loss_weight": 0.1}`)
 	require.ErrorContains(t, err, "z_loss_weight")
+}
+
+// TestRopeNames: rope_scaling is the name of before of rope_parameters, and replaces it whole where it says something,
+// as in transformers 5.24 (convert_rope_params_to_dict); rope_theta within either counts before one at the top.
+func TestRopeNames(t *testing.T) {
+	for _, c := range []struct {
+		text, note string
+		theta      float64
+		kind       string
+	}{
+		{`"rope_parameters": {"rope_type": "linear", "factor": 2, "rope_theta": 5000}, "rope_scaling": null`, "", 5000, "linear"},
+		{`"rope_parameters": {"rope_type": "linear", "factor": 2, "rope_theta": 5000}, "rope_scaling": {}`, "", 5000, "linear"},
+		{`"rope_parameters": {"rope_type": "default", "rope_theta": 5000}, "rope_scaling": {"rope_type": "linear", "factor": 2}`,
+			"rope_parameters = ", 10000, "linear"},
+		{`"rope_parameters": {"rope_theta": 5000}, "rope_theta": 7000, "rope_scaling": {"type": "linear", "factor": 2}`,
+			"rope_parameters = ", 7000, "linear"},
+		{`"rope_theta": 7000, "rope_scaling": {"rope_type": "linear", "factor": 2, "rope_theta": 6000}`,
+			"rope_theta = 7000 is not read", 6000, "linear"},
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"model_type": "llama", `+c.text+`}`), 0o600))
+		m, err := ReadModel(dir)
+		require.NoError(t, err, c.text)
+		require.Equal(t, c.theta, m.RopeTheta, c.text)
+		require.Equal(t, c.kind, m.RopeScaling.Type, c.text)
+		run, err := Load(Request{Args: []string{"model.path=" + dir, "data.paths=x"}})
+		require.NoError(t, err)
+		require.Equal(t, c.note != "", strings.Contains(strings.Join(run.Notices, "\n"), c.note) && c.note != "", run.Notices)
+	}
 }

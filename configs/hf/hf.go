@@ -315,7 +315,7 @@ func (d *Decoder) key(key, value string) bool {
 		d.Fail(key, refused[key], "")
 	case key == "layer_types":
 		d.layerTypes(value)
-	case key == "rope_parameters":
+	case key == "rope_parameters", key == "rope_scaling" && strings.HasPrefix(value, "{"):
 		d.ropeParameters(value)
 	case key == "intermediate_size" && d.f.Doubled:
 		d.half(key, value)

@@ -33,14 +33,21 @@ func (d *Decoder) shadowed(key string, raw Raw) bool {
 			by, with = other, raw[other]
 		}
 	}
+	from := "rope_parameters" // which transformers replaces by a rope_scaling that says something
+	if old := raw["rope_scaling"]; given(old) && Compact(old) != "{}" {
+		from = "rope_scaling"
+	}
 	if key == "rope_theta" || key == "partial_rotary_factor" {
 		var nested map[string]json.RawMessage
-		if json.Unmarshal(raw["rope_parameters"], &nested) == nil && given(nested[key]) {
-			by, with = "rope_parameters."+key, nested[key]
+		if json.Unmarshal(raw[from], &nested) == nil && given(nested[key]) {
+			by, with = from+"."+key, nested[key]
 		}
 	}
+	if key == "rope_parameters" && from != key {
+		by, with = from, raw[from]
+	}
 	if by == "" {
-		return false
+		return value == "{}" && key == "rope_scaling"
 	}
 	if !source.SameValue(Compact(with), value) {
 		d.Sink.Note(fmt.Sprintf("%s: %s = %s is not read: this family reads %s = %s", d.O, key, value, by,

@@ -23,6 +23,9 @@ type Composed struct {
 	// brings a file to the form of a vision_config and a text_config; may be nil
 	Prepare func(raw Raw)
 	Preset  map[string]string // ours that the family fixes, as JSON
+	Absent  map[string]string // of text_config, where its class has other defaults than the decoder's own
+	// mrope_section where text_config has none, as JSON; "" where positions are not turned by three axes
+	Sections string
 	Only    map[string]string // keys of vision_config that must have one value, as JSON
 
 	// of families with several towers, by model_type of vision_config
@@ -73,16 +76,16 @@ var ComposedFamilies = map[string]Composed{}
 
 // composedIdle are keys of vision_config and of the top level that say nothing about the arithmetic of training.
 var composedIdle = source.Set("model_type", "initializer_range", "attention_dropout", "hidden_dropout_prob",
-	"projection_dropout", "use_mean_pooling", "drop_path_rate", "vision_end_token_id", "vision_token_id",
-	"image_seq_length", "dtype", "torch_dtype", "transformers_version", "architectures", "vision_feature_layer",
-	"vision_feature_select_strategy", "auto_map", "template", "force_image_size", "dynamic_image_size",
+	"projection_dropout", "drop_path_rate", "vision_end_token_id", "vision_token_id",
+	"image_seq_length", "dtype", "torch_dtype", "transformers_version", "architectures", "auto_map", "template", "force_image_size", "dynamic_image_size",
 	"max_dynamic_patch", "min_dynamic_patch", "use_thumbnail", "pad2square", "use_backbone_lora",
 	"use_llm_lora", "use_flash_attn", "dropout", "system_message", "_commit_hash", "num_channels", "return_dict",
 	"chunk_size_feed_forward", "output_attentions", "output_hidden_states")
 
-// composedOnly are keys of the top level that must have one value, as JSON: how InternVL's own code joins
-// patches, and of which layer.
-var composedOnly = map[string]string{"ps_version": `"v2"`, "select_layer": "-1"}
+// composedOnly are keys of the top level that must have one value, as JSON: how InternVL joins patches, and of which
+// layer.
+var composedOnly = map[string]string{"ps_version": `"v2"`, "select_layer": "-1", "vision_feature_layer": "-1",
+	"vision_feature_select_strategy": `"default"`}
 
 // decodeComposed turns the config.json of a composed family into settings; the names of keys that are not
 // known come back.
@@ -121,6 +124,10 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 			source.Quoted(name)), nearest(sink, name, text))
 		return nil
 	}
+	if c.Absent != nil {
+		f.Absent = maps.Clone(f.Absent)
+		maps.Copy(f.Absent, c.Absent)
+	}
 	d := &Decoder{Sink: sink, O: o, f: f, lines: at, inside: inside}
 	d.constants(text)
 	if raw["tie_word_embeddings"] == nil && c.Tied != "" && !d.own() {
@@ -132,6 +139,7 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	if f.Prepare != nil {
 		f.Prepare(text)
 	}
+	c.turned(text)
 	for _, key := range d.keys(text) {
 		unread = append(unread, "text_config."+key)
 	}
@@ -143,6 +151,19 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 		c.Rest(d, raw, vision)
 	}
 	return append(unread, d.visionKeys(c, vision)...)
+}
+
+// turned adds the class's mrope_section to rotary settings that have none.
+func (c Composed) turned(text Raw) {
+	key, rope := "rope_parameters", map[string]json.RawMessage{}
+	if given(text["rope_scaling"]) {
+		key = "rope_scaling"
+	}
+	if c.Sections == "" || given(text[key]) && json.Unmarshal(text[key], &rope) != nil || rope["mrope_section"] != nil {
+		return
+	}
+	rope["mrope_section"] = json.RawMessage(c.Sections)
+	text[key], _ = json.Marshal(rope) //nolint:errcheck // of what was decoded
 }
 
 // own says whether the file is of a family's own code, whose decoder says alone whether embeddings are tied.

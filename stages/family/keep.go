@@ -46,7 +46,9 @@ func (v *Vision) unused(param func(name string, shape ...int)) {
 		}
 		norm(at + "norm1")
 		for _, p := range []string{"q_proj", "k_proj", "v_proj", "proj"} {
-			linear(at+"attn."+p, d, d)
+			if param(at+"attn."+p+".weight", d, d); v.Tower.QKVBias || p == "proj" {
+				param(at+"attn."+p+".bias", d)
+			}
 		}
 		norm(at + "norm2")
 		linear(at+"mlp.fc1", inter, d)

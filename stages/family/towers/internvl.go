@@ -1,6 +1,7 @@
 package towers
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -19,8 +20,8 @@ var _ = family.Register(family.Family{ModelType: "internvl", Paper: "2412.05271,
 			"initializer_factor": "layer_scale_init_value"}, Vision: map[string]string{"num_hidden_layers": "depth",
 			"num_attention_heads": "num_heads", "num_channels": "in_channels", "norm_type": ""},
 		Preset: map[string]string{"kind": `"internvl"`, "attention_bias": "false", "projector": `"internvl"`},
-		Only:   map[string]string{"use_mask_token": "false", "use_absolute_position_embeddings": "true"},
-		Write:  writeInternVL}, Composition: loong.Composition{Name: "intern_vl", Encoder: "internvl",
+		Only: map[string]string{"use_mask_token": "false", "use_absolute_position_embeddings": "true",
+			"use_mean_pooling": "true"}, Rest: heldNorms, Write: writeInternVL}, Composition: loong.Composition{Name: "intern_vl", Encoder: "internvl",
 		Projector: "internvl", Decoders: []string{"internlm2", "llama", "qwen2", "qwen3", "qwen3_moe"},
 		LossWeight: "square", LossFunc: "loss_func_internvl", PositionFunc: []string{"position_ids",
 			"rope_ids_internvl"}, Tokens: map[string]map[string]string{"internlm2": {"image_token_id": "92546"},
@@ -33,6 +34,18 @@ var _ = family.Register(family.Family{ModelType: "internvl", Paper: "2412.05271,
 		}
 		return m
 	}})
+
+// heldNorms refuses another epsilon where queries and keys are normed: transformers' class has 1e-6 there whatever the
+// file says, and InternVL's own code, whose key of it is qk_normalization, what it says.
+func heldNorms(d *hf.Decoder, _, vision map[string]json.RawMessage) {
+	type keys struct {
+		Eps    float64 `key:"layer_norm_eps"`
+		QKNorm bool    `key:"use_qk_norm"`
+	}
+	if k, ok := hf.Typed(d, vision, "vision_config", keys{Eps: 1e-6}); ok && k.QKNorm && k.Eps != 1e-6 {
+		d.Fail("vision_config.layer_norm_eps", fmt.Sprintf("%g, only 1e-06 can be trained with use_qk_norm", k.Eps), "")
+	}
+}
 
 // writeInternVL puts the settings of model and tower back to where the published files have them.
 func writeInternVL(m hf.Values, out map[string]any, put func(string, any)) {

@@ -15,10 +15,10 @@ import (
 // Qwen2.5-VL: Qwen2-VL with RMS norms, SwiGLU, and attention within windows in all but a few layers of the tower.
 var _ = family.Register(family.Family{ModelType: "qwen2_5_vl", Paper: "2502.13923",
 	Composed: &hf.Composed{Class: "Qwen2_5_VLForConditionalGeneration", Text: "qwen2",
-		EitherTies: true, Vision: map[string]string{"spatial_merge_size": "merge",
+		EitherTies: true, Absent: qwen2TextAbsent, Sections: "[16, 24, 24]", Vision: map[string]string{"spatial_merge_size": "merge",
 			"in_chans": "in_channels", "spatial_patch_size": "patch_size", "out_hidden_size": ""},
 		Preset: map[string]string{"kind": `"qwen2_5_vl"`, "rms_norm": "true", "hidden_act": `"silu"`,
-			"temporal_patch_size": "2"}, Write: func(m hf.Values, out map[string]any, put func(string, any)) {
+			"temporal_patch_size": "2", "tokens_per_second": "4"}, Write: func(m hf.Values, out map[string]any, put func(string, any)) {
 			maps.Copy(writeQwenVL(m, out, put), map[string]any{"intermediate_size": m["vision.intermediate_size"],
 				"out_hidden_size":       m["hidden_size"],
 				"window_size":           m["vision.window_size"],
@@ -29,6 +29,7 @@ var _ = family.Register(family.Family{ModelType: "qwen2_5_vl", Paper: "2502.1392
 		Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]",
 		PositionFunc: []string{"mrope_ids"}},
 	Build: func(c configs.Model) *family.Model {
+		c.RopeScaling.Interleaved = false // as in transformers' class, whatever mrope_interleaved says
 		m := family.ComposedModel("qwen2_5_vl", c, "visual.", family.NormedMerger("visual.merger."),
 			family.TextAt("model."))
 		m.Source = family.InTransformers(m.Source, [2]string{"visual.", "model.visual."},

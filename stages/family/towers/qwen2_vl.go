@@ -11,6 +11,7 @@ import (
 // Qwen2-VL: images of any size, two-axis rotary positions, 2×2 patches a feature, M-RoPE in the decoder.
 var _ = family.Register(family.Family{ModelType: "qwen2_vl", Paper: "2409.12191",
 	Composed: &hf.Composed{Class: "Qwen2VLForConditionalGeneration", Text: "qwen2", EitherTies: true,
+		Absent: qwen2TextAbsent, Sections: "[16, 24, 24]",
 		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge", "tokens_per_second": "",
 			"in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "", "mlp_ratio": ""},
 		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`, "temporal_patch_size": "2"},
@@ -24,6 +25,7 @@ var _ = family.Register(family.Family{ModelType: "qwen2_vl", Paper: "2409.12191"
 		Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]",
 		PositionFunc: []string{"mrope_ids"}},
 	Build: func(c configs.Model) *family.Model {
+		c.RopeScaling.Interleaved = false // as in transformers' class, whatever mrope_interleaved says
 		m := family.ComposedModel("qwen2_vl", c, "visual.", family.NormedMerger("visual.merger."),
 			family.TextAt("model."))
 		m.Source = family.InTransformers(m.Source, [2]string{"visual.", "model.visual."},
@@ -39,6 +41,11 @@ var _ = family.RegisterTower("qwen2_vl", family.Tower{Facts: configs.TowerKind{T
 		t.Theta = 10000
 		return family.NewVision(c.Vision, t)
 	}})
+
+// qwen2TextAbsent are defaults of Qwen2VLTextConfig and Qwen2_5_VLTextConfig that Qwen2Config has not.
+var qwen2TextAbsent = map[string]string{"rms_norm_eps": "1e-5", "rope_theta": "1e6", "hidden_size": "8192",
+	"intermediate_size": "29568", "num_hidden_layers": "80", "num_attention_heads": "64", "num_key_value_heads": "8",
+	"vocab_size": "152064"}
 
 // qwenVLTokens are those of all of Qwen's composed models.
 var qwenVLTokens = map[string]map[string]string{"": decoders.QwenTokens}

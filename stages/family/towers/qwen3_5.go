@@ -32,7 +32,7 @@ var (
 
 // seeing3_5 is the config.json of both.
 func seeing3_5(class, text string) *hf.Composed {
-	return &hf.Composed{Class: class, Text: text, Vision: qwen3VisionKeys, Preset: qwen3VisionPreset,
+	return &hf.Composed{Class: class, Text: text, Vision: qwen3VisionKeys, Preset: qwen3VisionPreset, Sections: "[11, 11, 10]",
 		Write: func(m hf.Values, out map[string]any, put func(string, any)) {
 			writeQwen3VL(m, out, put)
 			delete(out["vision_config"].(map[string]any), "deepstack_visual_indexes")

@@ -17,6 +17,7 @@ import (
 // some of its layers added to the decoder's first ones, and a decoder like Qwen3's with interleaved M-RoPE.
 var _ = family.Register(family.Family{ModelType: "qwen3_vl", Paper: "2511.21631",
 	Composed: &hf.Composed{Class: "Qwen3VLForConditionalGeneration", Text: "qwen3", Vision: qwen3VisionKeys,
+		Absent: map[string]string{"rope_theta": "500000"}, Sections: "[24, 20, 20]",
 		Preset: qwen3VisionPreset, Write: writeQwen3VL}, Composition: loong.Composition{Name: "qwen3_vl",
 		Encoder: "qwen3_vl", Projector: "merger", Decoders: []string{"qwen3", "qwen3_moe"},
 		Families: map[string]string{"qwen3_moe": "qwen3_vl_moe"}, Tokens: qwenVLTokens, Sections: "[24, 20, 20]",
@@ -47,6 +48,7 @@ func writeQwen3VL(m hf.Values, out map[string]any, put func(string, any)) {
 
 // qwen3VL is Qwen3-VL's tower before a decoder whose parameters text finds.
 func qwen3VL(name string, c configs.Model, text func(string) family.Source) *family.Model {
+	c.RopeScaling.Interleaved = true // as transformers' classes, whatever mrope_interleaved says
 	return family.ComposedModel(name, c, "model.visual.", map[string]string{
 		"projector.norm": "model.visual.merger.norm", "projector.fc": "model.visual.merger.linear_fc"}, text)
 }

@@ -12,6 +12,7 @@ import (
 // Published checkpoints have all experts of a layer in one tensor, as [in out]; transformers 5 writes [out in].
 var _ = family.Register(family.Family{ModelType: "qwen3_vl_moe", Paper: "2511.21631", Composed: &hf.Composed{
 	Class: "Qwen3VLMoeForConditionalGeneration", Text: "qwen3_moe", Vision: qwen3VisionKeys, Preset: qwen3VisionPreset,
+	Absent: map[string]string{"rope_theta": "500000"}, Sections: "[24, 20, 20]",
 	Rest: func(d *hf.Decoder, _, _ map[string]json.RawMessage) { d.Set("norm_topk_prob", "true") },
 	Write: func(m hf.Values, out map[string]any, put func(string, any)) {
 		writeQwen3VL(m, out, put)
