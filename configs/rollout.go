@@ -65,7 +65,7 @@ func (r *Rollout) Served() bool {
 // Reward says what drawn answers are worth.
 type Reward struct {
 	Kind     string   `key:"kind" default:"none" oneof:"none|@rewards" class:"fixed" doc:"What an answer's reward is; docs/post-training.md has the kinds. none is for runs that draw no answers."`
-	Column   string   `key:"column" default:"answer" class:"fixed" doc:"exact, math: column of the data that has the right answer; code: the tests that are run behind the answer; schema: a JSON Schema, without reward.schema."`
+	Column   string   `key:"column" default:"answer" class:"fixed" doc:"exact, math: column of the data that has the right answer, or a key in one as reward_model.ground_truth, which is taken too where there is no answer; code: the tests that are run behind the answer; schema: a JSON Schema, without reward.schema."`
 	Pattern  string   `key:"pattern" default:"" class:"fixed" doc:"regex: pattern in Go's syntax."`
 	Command  []string `key:"command" class:"fixed" names:"program" doc:"command: the program and its arguments; code: the interpreter that reads the answer and its tests, and whose exit status counts; Python without it."`
 	Sandbox  bool     `key:"sandbox" default:"false" class:"fixed" doc:"command: run it without a network, with all files read-only but an empty /tmp, without privileges, devices and Unix sockets, and within reward.memory; code always is. It needs Linux 5.12 on amd64 or arm64 and namespaces of users."`

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +33,10 @@ type Answer struct {
 
 // Column is a text or a number of the record as text.
 func (a *Answer) Column(name string) (string, error) {
-	raw, ok := a.Record[name]
+	raw, ok := within(a.Record, name)
+	if !ok && name == "answer" { // rows of verl have it there
+		raw, ok = within(a.Record, "reward_model.ground_truth")
+	}
 	if !ok {
 		return "", fmt.Errorf("the record has no column %q, which reward.column names", name)
 	}
@@ -44,6 +48,19 @@ func (a *Answer) Column(name string) (string, error) {
 		return text, nil
 	}
 	return string(raw), nil
+}
+
+// within is a column of a record, or a key of a mapping in one, as reward_model.ground_truth.
+func within(record map[string]json.RawMessage, name string) (json.RawMessage, bool) {
+	if raw, ok := record[name]; ok {
+		return raw, true
+	}
+	head, rest, ok := strings.Cut(name, ".")
+	var inner map[string]json.RawMessage
+	if !ok || json.Unmarshal(record[head], &inner) != nil {
+		return nil, false
+	}
+	return within(inner, rest)
 }
 
 // Func gives an answer's reward. It is called by several goroutines at once, and ends when its context does.

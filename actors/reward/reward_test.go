@@ -232,3 +232,22 @@ func TestJudgeHere(t *testing.T) {
 		require.NoError(t, Try(t.Context(), &configs.Config{Run: configs.Run{Reward: *settings}}))
 	}
 }
+
+// TestColumns: reward.column names a column, or a key in one; verl's place of the right answer stands in for "answer".
+func TestColumns(t *testing.T) {
+	for _, c := range []struct{ record, column, want string }{
+		{`{"answer": "4", "reward_model": {"ground_truth": "5"}}`, "answer", "4"},
+		{`{"reward_model": {"style": "rule", "ground_truth": "5"}}`, "answer", "5"},
+		{`{"reward_model": {"style": "rule", "ground_truth": 5}}`, "reward_model.ground_truth", "5"},
+		{`{"extra_info": {"split": {"n": "x"}}}`, "extra_info.split.n", "x"},
+		{`{"a.b": "whole", "a": {"b": "part"}}`, "a.b", "whole"},
+	} {
+		a := &Answer{}
+		require.NoError(t, json.Unmarshal([]byte(c.record), &a.Record))
+		text, err := a.Column(c.column)
+		require.NoError(t, err, c.record)
+		require.Equal(t, c.want, text, c.record)
+	}
+	_, err := (&Answer{}).Column("reward_model.ground_truth")
+	require.ErrorContains(t, err, `no column "reward_model.ground_truth"`)
+}

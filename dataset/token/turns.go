@@ -37,18 +37,16 @@ func (r *rendering) turns(t *Tokenizer, whole jinja.Output, o ChatOptions) (*ren
 		return w, err
 	}
 	w.spans = nil
-	if err := r.written(w, t); err != nil {
+	if err := r.written(w, t, o.LastTurnOnly); err != nil {
 		return nil, err
-	}
-	if o.LastTurnOnly && len(w.spans) > 1 {
-		w.spans = w.spans[len(w.spans)-1:]
 	}
 	w.stopped = t.stopsAll(r.t, w.text, w.spans)
 	return w, nil
 }
 
-// written adds the spans of a template without {% generation %}.
-func (r *rendering) written(w *rendered, t *Tokenizer) error {
+// written adds the spans of a template without {% generation %}; those of the last turn alone if last, which are
+// none where it is not to be learnt.
+func (r *rendering) written(w *rendered, t *Tokenizer, last bool) error {
 	marks, floor := t.stopMarks(r.t, w.text), 0
 	for i := range r.list {
 		if r.role(i) != "assistant" {
@@ -63,7 +61,10 @@ func (r *rendering) written(w *rendered, t *Tokenizer) error {
 				return err
 			}
 		}
-		if floor = to; !r.muted[i] {
+		if floor = to; last {
+			w.spans = nil
+		}
+		if !r.muted[i] {
 			w.spans = append(w.spans, [2]int{from, to})
 		}
 	}

@@ -48,6 +48,11 @@ func TestTurns(t *testing.T) {
 			"<|im_start|>user\nq1<|im_end|>\n<|im_start|>assistant\na1<|im_end|>\n<|im_start|>" +
 				"user\nq1<|im_end|>\n" +
 				"<|im_start|>assistant\n⟦a1<|im_end|>\n⟧"},
+		{"a last turn alone, not learnt", chatML, []Message{u, a, u, muted}, ChatOptions{LastTurnOnly: true},
+			"<|im_start|>user\nq1<|im_end|>\n<|im_start|>assistant\na1<|im_end|>\n<|im_start|>" +
+				"user\nq1<|im_end|>\n<|im_start|>assistant\na1<|im_end|>\n"},
+		{"the same in blocks", blocks, []Message{u, a, u, muted}, ChatOptions{LastTurnOnly: true},
+			"U:q1A:a1<|im_end|>U:q1A:a1<|im_end|>"},
 		{"in blocks", blocks, []Message{u, muted, u, a}, ChatOptions{}, "U:q1A:a1<|im_end|>U:q1A:⟦a1<|im_end|>⟧"},
 		{"where all else is learnt", blocks, []Message{u, muted, u, a}, ChatOptions{TrainOnPrompt: true},
 			"⟦U:q1A:⟧a1⟦<|im_end|>U:q1A:a1<|im_end|>⟧"},

@@ -141,6 +141,9 @@ func attributeKey(path any) func(any) (any, error) {
 }
 
 func filterMap(s *state, v any, a arguments) (any, error) {
+	if !truth(v) {
+		return list(nil), nil
+	}
 	all, err := items(v)
 	if err != nil {
 		return nil, err
@@ -198,6 +201,9 @@ func filterExtreme(sign int) filter {
 // filterSelect keeps (or drops) the items for which a test holds, of the item or of an attribute of it.
 func filterSelect(keep, attr bool) filter {
 	return func(s *state, v any, a arguments) (any, error) {
+		if !truth(v) { // none too: jinja looks at nothing then
+			return list(nil), nil
+		}
 		all, err := items(v)
 		if err != nil {
 			return nil, err

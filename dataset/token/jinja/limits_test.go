@@ -136,3 +136,17 @@ func FuzzRender(f *testing.F) {
 		}
 	})
 }
+
+// TestMarkup: nothing has no items to choose from, and what is added to a text that | safe made is escaped, as by Python's
+// jinja2 3.1.6 and MarkupSafe.
+func TestMarkup(t *testing.T) {
+	for src, want := range map[string]string{
+		`{{ none | selectattr("a") | list }}{{ none | map("upper") | list | length }}{{ 0 | select | list }}`: "[]0[]",
+		`{{ "<"|safe + "<" + "&'" }} {{ "<" + '"'|safe }} {{ "<"|safe ~ "<" }}`:                               `<&lt;&amp;&#39; &lt;" <<`,
+		`{{ "a"|safe + {"k": 1}|tojson }} {{ "<"|e + "<"|safe + "<" }} {{ ("<"|safe) + "<" }}`:                `a{&#34;k&#34;: 1} &lt;<&lt; <&lt;`,
+	} {
+		out, err := evaluate(src, NewMap())
+		require.NoError(t, err, src)
+		require.Equal(t, want, out.Text, src)
+	}
+}

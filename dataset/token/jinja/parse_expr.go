@@ -122,9 +122,26 @@ func (p *parser) binary(operand func() (expr, error), ops ...string) (expr, erro
 		op := p.next().text
 		var right expr
 		right, err = operand()
+		switch safe := markup(left); {
+		case op != "+" || safe == markup(right):
+		case safe:
+			right = &filterExpr{of: right, name: "escape"}
+		default:
+			left = &filterExpr{of: left, name: "escape"}
+		}
 		left = &binaryExpr{op, left, right}
 	}
 	return left, err
+}
+
+// markup tells whether an expression is what the filter safe gives, or a sum with it: Python escapes as HTML what is
+// added to that.
+func markup(e expr) bool {
+	if f, ok := e.(*filterExpr); ok {
+		return slices.Contains([]string{"safe", "escape", "e"}, f.name)
+	}
+	b, ok := e.(*binaryExpr)
+	return ok && b.op == "+" && (markup(b.left) || markup(b.right))
 }
 
 // parseUnary reads a sign and what it binds to, or a value; filters and tests follow unless they belong to a sign.
