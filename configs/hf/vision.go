@@ -26,7 +26,7 @@ type Composed struct {
 	Absent  map[string]string // of text_config, where its class has other defaults than the decoder's own
 	// mrope_section where text_config has none, as JSON; "" where positions are not turned by three axes
 	Sections string
-	Only    map[string]string // keys of vision_config that must have one value, as JSON
+	Only     map[string]string // keys of vision_config that must have one value, as JSON
 
 	// of families with several towers, by model_type of vision_config
 	Kinds map[string]TowerKeys
