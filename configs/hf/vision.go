@@ -163,7 +163,9 @@ func (c Composed) turned(text Raw) {
 		return
 	}
 	rope["mrope_section"] = json.RawMessage(c.Sections)
-	text[key], _ = json.Marshal(rope) //nolint:errcheck // of what was decoded
+	if b, err := json.Marshal(rope); err == nil { // it is, of what was decoded
+		text[key] = b
+	}
 }
 
 // own says whether the file is of a family's own code, whose decoder says alone whether embeddings are tied.
