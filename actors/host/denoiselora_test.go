@@ -25,7 +25,7 @@ import (
 // tensor-parallel ranks; the names are those of the file, all of them.
 func TestDenoisersLora(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"wan", "flux", "qwen-image"} {
+	for _, name := range []string{"wan", "flux", "qwen-image", "sd3.5"} {
 		dir := filepath.Join("testdata/diffusers-lora", name)
 		var facts struct {
 			Targets []string

@@ -167,6 +167,21 @@ class Flux(Qwen):
         return dict(guidance=3.5)
 
 
+class SD3(Flux):
+    """As Flux's, without a guidance; places are those in the middle of the model's table. Latents [C, 1, H, W], times 1000·sigma."""
+
+    deviation = 0.15  # places are numbers of up to one: with larger weights 20 steps of AdamW amplify the last bit
+
+    def samples(self, c):
+        return [((c["in_channels"], 1, h, w), n, t) for (h, w), n, t in (((6, 8), 5, 0.75), ((4, 6), 7, 0.25))]
+
+    def predict(self, m, x, text, sigma, pool):
+        return m(x.transpose(0, 1), encoder_hidden_states=text[None], pooled_projections=pool[None], timestep=torch.tensor([1000.0 * sigma]), return_dict=False)[0].transpose(0, 1)
+
+    def more(self):
+        return {}
+
+
 class UNet:
     """Latents [C, 1, H, W]; captions as long as they are; times 1000·sigma. SDXL's are told a pooled row and a frame."""
 
@@ -208,6 +223,7 @@ SD = dict(block_out_channels=(8, 12), layers_per_block=1, down_block_types=("Cro
 SDXL = dict(block_out_channels=(8, 8, 16), layers_per_block=1, down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"), up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
             attention_head_dim=[1, 2, 4], transformer_layers_per_block=[1, 1, 2], use_linear_projection=True, addition_embed_type="text_time", addition_time_embed_dim=4, projection_class_embeddings_input_dim=30)
 FLUX = dict(patch_size=1, in_channels=12, num_layers=1, num_single_layers=2, attention_head_dim=12, num_attention_heads=2, joint_attention_dim=10, pooled_projection_dim=6, axes_dims_rope=(4, 4, 4))
+SD3S = dict(sample_size=12, patch_size=2, in_channels=3, out_channels=3, num_layers=3, attention_head_dim=12, num_attention_heads=2, joint_attention_dim=10, caption_projection_dim=24, pooled_projection_dim=6, pos_embed_max_size=9)
 QWEN = dict(patch_size=2, in_channels=12, out_channels=3, num_layers=2, attention_head_dim=12, num_attention_heads=2, joint_attention_dim=10, axes_dims_rope=(4, 4, 4))
 WAN = dict(patch_size=[1, 2, 2], num_attention_heads=2, attention_head_dim=12, in_channels=3, out_channels=3, text_dim=10, freq_dim=8, ffn_dim=28, num_layers=2)
 CASES = {
@@ -216,6 +232,8 @@ CASES = {
     "qwen-image": ("QwenImageTransformer2DModel", Qwen(), QWEN),
     "qwen-image-edit": ("QwenImageTransformer2DModel", QwenEdit(), QWEN | dict(zero_cond_t=True)),
     "qwen-image-edit-2509": ("QwenImageTransformer2DModel", QwenEdit(), QWEN | dict(num_layers=2)),
+    "sd3": ("SD3Transformer2DModel", SD3(), SD3S),
+    "sd3.5": ("SD3Transformer2DModel", SD3(), SD3S | dict(num_layers=2, qk_norm="rms_norm", dual_attention_layers=(0,))),
     "unet": ("UNet2DConditionModel", UNet(), UNET | SD),
     "unet-xl": ("UNet2DConditionModel", UNetXL(), UNET | SDXL),
     "wan-i2v": ("WanTransformer3DModel", WanGiven(), WAN | dict(in_channels=8, image_dim=6, added_kv_proj_dim=24)),
@@ -236,7 +254,7 @@ def case(name):
     torch.manual_seed(zlib.crc32(name.encode()))
     m = getattr(diffusers, kind)(**config)
     for p in m.parameters():  # nothing is zero, so that every gradient says something
-        p.data = torch.randn(p.shape, generator=g) * (0.3 if p.ndim > 1 else 0.2) + (1.0 if p.ndim == 1 and float(p.data.mean()) > 0.5 else 0.0)
+        p.data = torch.randn(p.shape, generator=g) * (getattr(how, "deviation", 0.3) if p.ndim > 1 else 0.2) + (1.0 if p.ndim == 1 and float(p.data.mean()) > 0.5 else 0.0)
     m.train()
     out = ROOT / name
     shutil.rmtree(out, ignore_errors=True)
@@ -266,7 +284,8 @@ def case(name):
     first = loss(True)
     first.backward()
     grads = {"grad." + n: p.grad for n, p in m.named_parameters() if p.grad is not None}
-    dead = [n for n, p in m.named_parameters() if p.grad is None]
+    learnt = {n for n, p in m.named_parameters() if p.grad is not None}
+    dead = [n for n in m.state_dict() if n not in learnt]
     opt = torch.optim.AdamW(m.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
     losses = []
     for _ in range(20):
@@ -276,7 +295,7 @@ def case(name):
         opt.step()
         losses.append(v.item())
     save_file({k: v.contiguous() for k, v in (tensors | grads).items()}, out / "golden.safetensors")
-    (out / "golden.json").write_text(json.dumps(dict(samples=meta, loss=first.item(), losses=losses, dead=dead, parameters=sum(p.numel() for p in m.parameters()), **how.more()), indent=1) + "\n")
+    (out / "golden.json").write_text(json.dumps(dict(samples=meta, loss=first.item(), losses=losses, dead=dead, parameters=sum(p.numel() for p in m.state_dict().values()), **how.more()), indent=1) + "\n")
     print(name, first.item(), losses[-1], sum(p.numel() for p in m.parameters()))
 
 
@@ -299,6 +318,9 @@ PUBLISHED = {
     "qwen-image/20b": ("QwenImageTransformer2DModel", {}),
     "flux/1-dev": ("FluxTransformer2DModel", dict(guidance_embeds=True)),
     "flux/1-schnell": ("FluxTransformer2DModel", {}),
+    "stable-diffusion/3-medium": ("SD3Transformer2DModel", dict(num_layers=24, num_attention_heads=24, caption_projection_dim=1536, pos_embed_max_size=192)),
+    "stable-diffusion/3.5-medium": ("SD3Transformer2DModel", dict(num_layers=24, num_attention_heads=24, caption_projection_dim=1536, pos_embed_max_size=384, dual_attention_layers=tuple(range(13)), qk_norm="rms_norm")),
+    "stable-diffusion/3.5-large": ("SD3Transformer2DModel", dict(num_layers=38, num_attention_heads=38, caption_projection_dim=2432, pos_embed_max_size=192, qk_norm="rms_norm")),
 }
 
 
@@ -308,7 +330,7 @@ def count():
     all = json.loads(path.read_text())
     for name, (kind, config) in PUBLISHED.items():
         with torch.device("meta"):
-            all[name] = sum(p.numel() for p in getattr(diffusers, kind)(**config).parameters())
+            all[name] = sum(p.numel() for p in getattr(diffusers, kind)(**config).state_dict().values())
     path.write_text(json.dumps(dict(sorted(all.items())), indent=1) + "\n")
 
 

@@ -21,11 +21,12 @@ from safetensors.torch import load_file
 from denoisers import CASES, ROOT
 
 OUT = pathlib.Path("actors/host/testdata/diffusers-lora")
-PIPELINES = {"wan": "WanPipeline", "flux": "FluxPipeline", "qwen-image": "QwenImagePipeline"}
+PIPELINES = {"wan": "WanPipeline", "flux": "FluxPipeline", "qwen-image": "QwenImagePipeline", "sd3.5": "StableDiffusion3Pipeline"}
 TARGETS = {
     "wan": ["to_q", "to_k", "to_v", "to_out.0", "ffn.net.0.proj", "ffn.net.2"],
     "flux": ["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "to_add_out", "ff.net.0.proj", "ff.net.2", "proj_mlp"],
     "qwen-image": ["to_q", "to_k", "to_v", "to_out.0", "add_k_proj", "to_add_out", "img_mlp.net.0.proj"],
+    "sd3.5": ["to_q", "to_k", "to_v", "to_out.0", "add_k_proj", "to_add_out", "ff.net.0.proj", "ff_context.net.2"],
 }
 
 
