@@ -85,7 +85,16 @@ def sdxl():
                                        add_watermarker=False), "unet", dict(height=32, width=32, guidance_scale=3.0, negative_prompt="blue square")
 
 
-CASES = dict(wan=wan, flux=flux, sd=sd, sdxl=sdxl)
+def sd3():
+    m = D.SD3Transformer2DModel(sample_size=16, patch_size=2, in_channels=4, out_channels=4, num_layers=3, attention_head_dim=16, num_attention_heads=2, joint_attention_dim=40,
+                                caption_projection_dim=32, pooled_projection_dim=32, pos_embed_max_size=12, dual_attention_layers=(0,), qk_norm="rms_norm")
+    t = T5EncoderModel(T5Config(vocab_size=len(WORDS), d_model=40, d_kv=8, num_heads=2, d_ff=32, num_layers=2, feed_forward_proj="gated-gelu"))
+    return D.StableDiffusion3Pipeline(transformer=m, scheduler=D.FlowMatchEulerDiscreteScheduler(shift=3.0), vae=kl(4, scaling_factor=1.5, shift_factor=0.06), text_encoder=clip(True),
+                                      tokenizer=tokenizer(16), text_encoder_2=clip(True), tokenizer_2=tokenizer(16), text_encoder_3=t, tokenizer_3=tokenizer(256)), "transformer", \
+        dict(height=32, width=32, guidance_scale=3.0, negative_prompt="blue square")
+
+
+CASES = dict(wan=wan, flux=flux, sd=sd, sdxl=sdxl, sd3=sd3)
 
 
 def shard(path):

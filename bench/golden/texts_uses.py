@@ -1,7 +1,8 @@
-"""What pipelines of diffusers make of captions: stages/texts/testdata/uses.json and qwen.json.
+"""What pipelines of diffusers make of captions: stages/texts/testdata/uses.json and qwen.json, stages/diffusion/testdata/sd3.json.
 
 uses.json: tiny encoders whose weights are sines of their places (weights), with the tokenizers of dataset/token/testdata/encoders;
 of each use the states that the pipeline's encode_prompt gives of each text, a few rows of them, and the pooled row.
+sd3.json: what StableDiffusion3Pipeline makes of a text by its three encoders, and by the first two.
 qwen.json: hidden_states[-1] of stages/family/testdata/qwen2.5-vl for rows of tokens, QwenImagePipeline's template and drop.
 Needs diffusers 0.42.1, transformers 5.24.0 and torch, without ftfy. Run from the repository's root.
 """
@@ -87,6 +88,17 @@ def uses(p):
     yield "WanPipeline", "text_encoder", "umt5", states, None
 
 
+def sd3(p):
+    (l, tl), (g, tg), (t5, tt) = (p[k] for k in ("l-projected", "g", "t5"))
+    rows, out = [0, 4, 76, 77, 80, -1], dict(Text=TEXTS[0], Cases=[])
+    for third in (t5, None):
+        pipe = diffusers.StableDiffusion3Pipeline(transformer=None, text_encoder=l, tokenizer=tl, text_encoder_2=g, tokenizer_2=tg, text_encoder_3=third, tokenizer_3=tt if third else None, vae=None, scheduler=None)
+        pipe.transformer = type("Transformer", (), {"config": type("Config", (), {"joint_attention_dim": 16})})()
+        states, _, pooled, _ = pipe.encode_prompt(TEXTS[:1], None, None, device="cpu", num_images_per_prompt=1, do_classifier_free_guidance=False)
+        out["Cases"].append(dict(Rows=rows, Length=states.shape[1], States=rounded(states[0][rows]), Pooled=rounded(pooled)[0]))
+    return out
+
+
 def rounded(t):
     return [[float(f"{v:.7g}") for v in row] for row in t.double().tolist()]
 
@@ -109,4 +121,5 @@ if __name__ == "__main__":
             out["Uses"].append(dict(Pipeline=pipeline, Component=component, Encoder=encoder, Length=0 if states is None else states.shape[1],
                                     States=None if states is None else [rounded(s[list(ROWS)]) for s in states], Pooled=None if pooled is None else rounded(pooled)))
         (OUT / "uses.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
+        pathlib.Path("stages/diffusion/testdata/sd3.json").write_text(json.dumps(sd3(p), separators=(",", ":")) + "\n")
         (OUT / "qwen.json").write_text(json.dumps(qwen(), separators=(",", ":")) + "\n")

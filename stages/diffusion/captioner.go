@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -23,6 +24,7 @@ import (
 type CaptionEncoder struct {
 	d     *family.Denoiser
 	parts []*captionPart
+	zeros int // rows of zeros in the place of those of an encoder that is left out
 	print string
 
 	mu   sync.Mutex // of the encoders, which one caption at a time may use
@@ -46,8 +48,14 @@ func NewCaptionEncoder(cfg *configs.Config, d *family.Denoiser) (*CaptionEncoder
 	x := &CaptionEncoder{d: d}
 	for _, e := range []struct{ key, name, given string }{
 		{"diffusion.text_encoder", "text_encoder", cfg.Run.Diffusion.Text},
-		{"diffusion.text_encoder_2", "text_encoder_2", cfg.Run.Diffusion.Text2}} {
+		{"diffusion.text_encoder_2", "text_encoder_2", cfg.Run.Diffusion.Text2},
+		{"diffusion.text_encoder_3", "text_encoder_3", cfg.Run.Diffusion.Text3}} {
 		dir := fit.Beside(cfg, e.given, e.name)
+		if use, err := texts.UseOf(d.Pipeline, e.name); dir == "" && err == nil && use.Behind {
+			x.zeros = use.Length
+		} else if err != nil && e.given != "" && e.name == "text_encoder_3" {
+			return nil, cfg.Fault(e.key, "the model reads no third encoder", "remove it")
+		}
 		if dir == "" {
 			continue
 		}
@@ -149,13 +157,20 @@ func (x *CaptionEncoder) fits() error {
 			continue
 		}
 		e := p.model
+		if !p.use.Beside && p.use.Take.Pooled {
+			pooled = 0
+		}
 		if p.use.Take.Pooled {
-			pooled = e.Pooled
+			pooled += e.Pooled
+		}
+		if p.use.Behind && width > e.Width {
+			return fmt.Errorf("the states of %s have %d numbers, and those before it %d", p.dir, e.Width, width)
 		}
 		if !p.use.Beside {
 			width = 0
 		}
-		if width += e.Width; i == len(x.parts)-1 && width != x.d.Texts {
+		width += e.Width
+		if i == len(x.parts)-1 && width != x.d.Texts && (x.zeros == 0 || width > x.d.Texts) {
 			return fmt.Errorf("the states of %s have %d numbers, and the model reads %d", p.dir, width, x.d.Texts)
 		}
 	}
@@ -188,11 +203,12 @@ func (x *CaptionEncoder) IDs(caption string) ([]int32, error) {
 	return ids, p.model.Fits(ids)
 }
 
-// States implements Captioner: of two encoders the first gives pooled rows and the second states, or the
-// second gives pooled rows and its states stand beside the first's.
+// States implements Captioner: of several encoders one gives pooled rows and the next states, or both give both, side
+// by side, or the states of the last stand behind the others' (texts.Use).
 func (x *CaptionEncoder) States(caption string) (states, pooled []float32, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	width := 0
 	for _, p := range x.parts {
 		if p.encoder == nil && p.decoder == nil {
 			if err := x.open(p); err != nil {
@@ -211,14 +227,33 @@ func (x *CaptionEncoder) States(caption string) (states, pooled []float32, err e
 		if err != nil {
 			return nil, nil, err
 		}
-		if p.use.Beside {
-			s[0] = beside(states, s[0], p.model.Width)
+		switch {
+		case p.use.Beside:
+			s[0], width = beside(states, s[0], p.model.Width), width+p.model.Width
+		case p.use.Behind:
+			s[0], width = append(widened(states, width, p.model.Width), s[0]...), p.model.Width
+		case p.model != nil:
+			width = p.model.Width
 		}
 		if states = s[0]; len(row) > 0 && row[0] != nil {
+			if p.use.Beside {
+				row[0] = slices.Concat(pooled, row[0])
+			}
 			pooled = row[0]
 		}
 	}
+	if x.zeros > 0 {
+		states = append(widened(states, width, x.d.Texts), make([]float32, x.zeros*x.d.Texts)...)
+	}
 	return states, pooled, nil
+}
+
+// widened are rows of a, of so many numbers, with zeros behind each up to another number of them.
+func widened(a []float32, from, to int) (out []float32) {
+	for row := range slices.Chunk(a, from) {
+		out = append(append(out, row...), make([]float32, to-from)...)
+	}
+	return out
 }
 
 // beside joins rows of a with as many rows of b, of so many numbers.

@@ -188,9 +188,10 @@ func (r rules) diffusion() {
 	if r.m.Denoiser.Given > 0 && d.First > 0 {
 		r.at(section+"first_frame", "the model has channels of its own for given frames, in every clip", "remove it")
 	}
-	if d.Text2 != "" && (r.m.Denoiser.Pooled == 0 || d.Encoders == "live") {
-		r.at(section+"text_encoder_2", "the model reads one encoder of captions, or has one among its blocks",
-			"remove it")
+	for key, given := range map[string]string{"text_encoder_2": d.Text2, "text_encoder_3": d.Text3} {
+		if given != "" && (r.m.Denoiser.Pooled == 0 || d.Encoders == "live") {
+			r.at(section+key, "the model reads one encoder of captions, or has one among its blocks", "remove it")
+		}
 	}
 	//lfvet:kind it names the models whose rows no rank shares
 	if r.m.Denoiser.Canvas && !r.m.Denoiser.Lines && !r.m.Denoiser.Hosted && r.c.Run.Plan.CP > 1 {
@@ -209,7 +210,8 @@ func (r rules) diffusion() {
 }
 
 // ofPictures are the keys of diffusion that policies do not read.
-var ofPictures = []string{"scheduler", "shift", "autoencoder", "text_encoder", "text_encoder_2", "train_text_encoder",
+var ofPictures = []string{"scheduler", "shift", "autoencoder", "text_encoder", "text_encoder_2", "text_encoder_3",
+	"train_text_encoder",
 	"encoders", "latents", "cache", "posterior", "sizes", "fps", "upscale", "caption_key", "caption_dropout",
 	"first_frame", "condition_images", "encode_frames", "experts", "boundary", "image_encoder"}
 

@@ -25,7 +25,10 @@ type Use struct {
 	Take      Take
 	Length    int // tokens of a caption with its special ones; a longer one is cut
 	Rest      Rest
-	Beside    bool // its states stand beside those of the encoder before, in the same rows
+	Beside    bool // its states stand beside those of the encoder before, in the same rows, and so do its pooled ones
+	// its rows stand behind those of the encoders before, to which zeros are added up to its width; a model whose
+	// encoder is left out reads zeros in the place of its rows
+	Behind bool
 	// Clean resolves HTML's entities and joins white space, as Wan's pipelines do before they tokenize. They
 	// mend broken encodings as well where the package ftfy is installed, which is not done here.
 	Clean bool
@@ -38,8 +41,9 @@ var uses = []Use{
 	{Pipeline: "StableDiffusionXLPipeline", Component: "text_encoder_2", Take: Take{Skip: 1, Pooled: true},
 		Length: 77, Beside: true},
 	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder", Take: Take{Skip: 1, Pooled: true}, Length: 77},
-	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder_2", Take: Take{Skip: 1, Pooled: true}, Length: 77},
-	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder_3", Take: Last, Length: 256},
+	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder_2", Take: Take{Skip: 1, Pooled: true}, Length: 77,
+		Beside: true},
+	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder_3", Take: Last, Length: 256, Behind: true},
 	{Pipeline: "FluxPipeline", Component: "text_encoder", Take: Take{Norm: true, Pooled: true}, Length: 77},
 	{Pipeline: "FluxPipeline", Component: "text_encoder_2", Take: Last, Length: 512},
 	{Pipeline: "WanPipeline", Component: "text_encoder", Take: Last, Length: 512, Rest: Zeroed, Clean: true},
