@@ -92,8 +92,7 @@ func (p *Plan) checkContext(at faults) {
 		for _, x := range []struct {
 			key string
 			set bool
-		}{{"cp_comm", p.CPComm != "gather"}, {"cp_layout", p.CPLayout != "auto"}, {"ulysses",
-			p.Ulysses > 1}} {
+		}{{"cp_comm", p.CPComm != "gather"}, {"cp_layout", p.CPLayout != "auto"}, {"ulysses", p.Ulysses > 1}} {
 			if x.set {
 				at.fault("plan."+x.key, "has nothing to say with plan.cp = 1", "remove it, or raise plan.cp")
 			}
@@ -116,8 +115,7 @@ func (p *Plan) checkContext(at faults) {
 				"ring of the others", p.CP),
 			"give a divisor between, or set plan.cp_comm to ring or ulysses")
 	case p.CPLayout == "zigzag" && p.CP == u:
-		at.fault("plan.cp_layout", "ranks that exchange heads have all tokens in attention, in order",
-			"remove it")
+		at.fault("plan.cp_layout", "ranks that exchange heads have all tokens in attention, in order", "remove it")
 	}
 }
 
@@ -139,13 +137,11 @@ func (p *Plan) Check(at faults) {
 			fmt.Sprintf("%d entries for plan.pp · plan.virtual_stages = %d stages", n, p.PP*p.VirtualStages),
 			"give every stage its own, or one for all")
 	case slices.ContainsFunc(p.RecomputeLayers, func(n int) bool { return n < 0 }):
-		at.fault("plan.recompute_layers", "a stage has less than no layer",
-			"give every stage 0 or more")
+		at.fault("plan.recompute_layers", "a stage has less than no layer", "give every stage 0 or more")
 	}
 	switch n := p.ZeroRanks; {
 	case n > 0 && p.Zero == 0:
-		at.fault("plan.zero_ranks", "nothing is shared out with plan.zero = 0",
-			"set plan.zero, or remove it")
+		at.fault("plan.zero_ranks", "nothing is shared out with plan.zero = 0", "set plan.zero, or remove it")
 	case n > 0 && p.DP%n != 0:
 		at.fault("plan.zero_ranks",
 			fmt.Sprintf("plan.dp = %d ranks cannot be spread evenly over groups of %d", p.DP, n),
@@ -166,8 +162,7 @@ func (p *Plan) Check(at faults) {
 			"set plan.offload, plan.offload_tensors or plan.offload_optimizer")
 	}
 	if p.SequenceParallel && p.TP == 1 {
-		at.fault("plan.sequence_parallel", "has nothing to share with plan.tp = 1",
-			"remove it, or raise plan.tp")
+		at.fault("plan.sequence_parallel", "has nothing to share with plan.tp = 1", "remove it, or raise plan.tp")
 	}
 	if ranks := p.Ranks(); p.Procs > ranks {
 		at.fault("plan.procs", fmt.Sprintf("%d processes for pp · tp · dp = %d ranks", p.Procs, ranks),
@@ -212,13 +207,11 @@ type Tower struct {
 // Check implements section.
 func (t *Tower) Check(at faults) {
 	if t.Over == "none" && t.Ranks > 0 {
-		at.fault("plan.encoder.ranks", "has no meaning with plan.encoder.over: none",
-			"set plan.encoder.over: own")
+		at.fault("plan.encoder.ranks", "has no meaning with plan.encoder.over: none", "set plan.encoder.over: own")
 	}
 	if t.Over != "own" && t.Device != "same" {
-		at.fault("plan.encoder.device", "the encoder has no ranks of its own",
-			"set plan.encoder.over: own, "+
-				"or leave plan.encoder.device out")
+		at.fault("plan.encoder.device", "the encoder has no ranks of its own", "set plan.encoder.over: own, "+
+			"or leave plan.encoder.device out")
 	}
 	if t.Over == "own" && t.Ranks == 0 {
 		at.fault("plan.encoder.ranks", "is not given", "say how many ranks each replica's encoder has")
@@ -291,8 +284,7 @@ func (c *Checkpoint) Check(at faults) {
 		at.fault("checkpoint.interval", "checkpoint.dir is not set", "set it to a directory")
 	}
 	if c.SaveHF && c.Dir == "" && c.SaveHFPath == "" {
-		at.fault("checkpoint.save_hf", "neither checkpoint.save_hf_path nor checkpoint.dir is set",
-			"set one of them")
+		at.fault("checkpoint.save_hf", "neither checkpoint.save_hf_path nor checkpoint.dir is set", "set one of them")
 	}
 }
 

@@ -134,12 +134,12 @@ func TestPEFTTrained(t *testing.T) {
 	for _, name := range checkpoint.SortedKeys(cases) {
 		for _, mesh := range meshes {
 			got := cases[name].losses(t, trainedSteps, mesh)
-			require.Len(t, got, len(want[name]), name)
-			for i, x := range want[name] {
+			require.Len(t, got, len(want[name])/2, name)
+			for i, x := range want[name][:len(got)] { // in float32, and as far off as PEFT's are themselves from float64
 				if i > 0 && cases[name].fused { // PEFT trains one factor for all parts of a layer, a run one for each
 					break
 				}
-				if math.Abs(got[i]-x) > 2e-5*x {
+				if math.Abs(got[i]-x) > 2e-5*x+4*math.Abs(want[name][len(got)+i]-x) {
 					t.Errorf("%s on %v: losses %v, and PEFT's %v: %+v", name, mesh, got, want[name], cases[name].lora)
 					break
 				}

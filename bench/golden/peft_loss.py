@@ -37,26 +37,32 @@ def main():
     pathlib.Path("actors/host/testdata/peft_loss.json").write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {v!r}" for k, v in out.items()) + "\n}\n")
 
 
+def steps(path, dtype):
+    """The losses of four steps, and the names of what learns."""
+    model = AutoModelForCausalLM.from_pretrained(BASE / path.parent.name, attn_implementation="eager", dtype=torch.float32)
+    model = PeftModel.from_pretrained(model, path, is_trainable=True).eval().to(dtype)
+    learns = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    optimizer = torch.optim.AdamW(learns.values(), lr=1e-2, betas=(0.9, 0.999), eps=1e-8, weight_decay=0)
+    losses = []
+    for _ in range(4):
+        loss = F.cross_entropy(model(input_ids=IDS, use_cache=False).logits[0, :-1], IDS[0, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, {n.replace(".default", "").replace(".modules_to_save", "").replace("vector.weight", "vector") for n in learns}
+
+
 def trained(out):
     losses = {}
     for path in sorted(out.glob("*/*")):
         name = f"{path.parent.name}/{path.name}"
-        model = AutoModelForCausalLM.from_pretrained(BASE / path.parent.name, attn_implementation="eager", dtype=torch.float32)
-        model = PeftModel.from_pretrained(model, path, is_trainable=True).eval()
-        learns = {n: p for n, p in model.named_parameters() if p.requires_grad}
-        want = load_file(path / "adapter_model.safetensors")
-        have = {n.replace(".default", "").replace(".modules_to_save", "").replace("vector.weight", "vector") for n in learns}
+        want = set(load_file(path / "adapter_model.safetensors"))
+        losses[name], have = steps(path, torch.float32)
+        losses[name] += steps(path, torch.float64)[0]
         tied = {"base_model.model.lm_head.weight"} if json.loads((path / "adapter_config.json").read_text()).get("ensure_weight_tying") else set()
-        if have | tied != set(want) | tied:
-            raise SystemExit(f"{name}: {sorted(have ^ set(want))[:4]}")
-        optimizer = torch.optim.AdamW(learns.values(), lr=1e-2, betas=(0.9, 0.999), eps=1e-8, weight_decay=0)
-        losses[name] = []
-        for _ in range(4):
-            loss = F.cross_entropy(model(input_ids=IDS, use_cache=False).logits[0, :-1].float(), IDS[0, 1:])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses[name].append(loss.item())
+        if have | tied != want | tied:
+            raise SystemExit(f"{name}: {sorted(have ^ want)[:4]}")
     (out / "losses.json").write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {v}" for k, v in losses.items()) + "\n}\n")
 
 

@@ -372,8 +372,7 @@ func (v *vlm) projectorKeys() {
 		switch {
 		case v.shared("image_projector", name, kid, "projector.*"):
 		case name == "tensor_model_parallel_size":
-			if tp := v.enc.Text("tensor_model_parallel_size"); kid.Text() != tp && !(tp == "" &&
-				kid.Text() == "1") {
+			if tp := v.enc.Text("tensor_model_parallel_size"); kid.Text() != tp && !(tp == "" && kid.Text() == "1") {
 				v.l.Sink.Fail(kid.O, key,
 					fmt.Sprintf("%s, but the projector runs on the encoder's ranks, with tp %s", kid.Text(),
 						orOne(tp)), "set model.image_encoder.tensor_model_parallel_size instead")
@@ -408,8 +407,7 @@ func (v *vlm) projectorKeys() {
 			v.hold(key, kid, false, "projectors here are not gated")
 		case name == "layernorm_epsilon" || name == "norm_epsilon":
 			if eps := v.projectorEps(); !source.SameValue(kid.Text(), eps) {
-				v.l.Sink.Note(fmt.Sprintf("%s: %s, but the norm of this projector has %s here", key,
-					kid.Text(), eps))
+				v.l.Sink.Note(fmt.Sprintf("%s: %s, but the norm of this projector has %s here", key, kid.Text(), eps))
 			}
 		case name == "in_dim":
 			if d := v.width(); d != "" && !source.SameValue(kid.Text(), d) {

@@ -66,6 +66,9 @@ func ModelOf(dir string) ([]byte, error) {
 		return &checkpoint.Error{File: path, Fault: checkpoint.Malformed, Why: fmt.Sprintf("its args have %s = %s, and a model of that is "+
 			"not known by args alone: name a directory with its config.json by --like", arg, show(args.get(arg)))}
 	}
+	if args.get("position_embedding_type") == "learned_absolute" {
+		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Malformed, Why: "its args are of " + notTypes["gpt2"]}
+	}
 	for _, arg := range sortedKeys(argWants) {
 		if is := args.get(arg); is != nil && is != argWants[arg] && !(is == false && argWants[arg] == nil) {
 			return nil, bad(arg)

@@ -39,6 +39,18 @@ func (c *composed) rows() int {
 	return n
 }
 
+// pieces are those of all places.
+func (c *composed) pieces() (all []piece) {
+	places := 1
+	if len(c.lead) > 0 {
+		places = c.lead[0]
+	}
+	for i := range places {
+		all = append(all, c.parts[fmt.Sprint([]int{i}[:len(c.lead)])]...)
+	}
+	return all
+}
+
 func place0(lead []int) string { return fmt.Sprint(make([]int, len(lead))) }
 
 // shape is that of the tensor.
@@ -54,7 +66,11 @@ func turned(links []*composed) []*composed {
 	rows := map[string]map[string][]at{}
 	for _, l := range links {
 		to := 0
-		for _, p := range l.parts[place0(nil)] {
+		for i, p := range l.pieces() {
+			var lead []int
+			if len(l.lead) > 0 { // pieces of one place each, which lie behind each other
+				lead, to = []int{i}, 0
+			}
 			c := byName[p.from]
 			if c == nil {
 				c = &composed{name: p.from, rest: l.rest, lead: make([]int, len(p.lead)), parts: map[string][]piece{}}
@@ -64,7 +80,7 @@ func turned(links []*composed) []*composed {
 				c.lead[i] = max(c.lead[i], n+1)
 			}
 			k := fmt.Sprint(append([]int{}, p.lead...))
-			rows[p.from][k] = append(rows[p.from][k], at{p.row, piece{l.name, nil, to, p.rows}})
+			rows[p.from][k] = append(rows[p.from][k], at{p.row, piece{l.name, lead, to, p.rows}})
 			to += p.rows
 		}
 	}

@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,29 +17,36 @@ import (
 //
 //lfvet:fields one field a key of config.json that decides over names in Megatron's files
 type gpt struct {
-	Type    string   `json:"model_type"`
-	Layers  int      `json:"num_hidden_layers"`
-	Hidden  int      `json:"hidden_size"`
-	Heads   int      `json:"num_attention_heads"`
-	KV      *int     `json:"num_key_value_heads"`
-	Dim     int      `json:"head_dim"`
-	MLP     int      `json:"intermediate_size"`
-	Vocab   int      `json:"vocab_size"`
-	Tied    *bool    `json:"tie_word_embeddings"`
-	Bias    bool     `json:"attention_bias"`
-	MLPBias bool     `json:"mlp_bias"`
-	Experts int      `json:"num_experts"`
-	Locals  int      `json:"num_local_experts"`
-	Routed  int      `json:"n_routed_experts"`
-	Expert  int      `json:"moe_intermediate_size"`
-	QKNorm  bool     `json:"use_qk_norm"`
-	Dense   []int    `json:"mlp_only_layers"`
-	First   int      `json:"first_k_dense_replace"`
-	Sparse  *int     `json:"decoder_sparse_step"`
-	Shared  int      `json:"shared_expert_intermediate_size"`
-	Shares  *int     `json:"n_shared_experts"`
-	Kinds   []string `json:"layer_types"`
-	Quant   any      `json:"quantization_config"`
+	Type    string `json:"model_type"`
+	Layers  int    `json:"num_hidden_layers"`
+	Hidden  int    `json:"hidden_size"`
+	Heads   int    `json:"num_attention_heads"`
+	KV      *int   `json:"num_key_value_heads"`
+	Dim     int    `json:"head_dim"`
+	MLP     int    `json:"intermediate_size"`
+	Vocab   int    `json:"vocab_size"`
+	Tied    *bool  `json:"tie_word_embeddings"`
+	Bias    bool   `json:"attention_bias"`
+	MLPBias bool   `json:"mlp_bias"`
+	Experts int    `json:"num_experts"`
+	Locals  int    `json:"num_local_experts"`
+	Routed  int    `json:"n_routed_experts"`
+	Expert  int    `json:"moe_intermediate_size"`
+	QKNorm  bool   `json:"use_qk_norm"`
+	Dense   []int  `json:"mlp_only_layers"`
+	First   int    `json:"first_k_dense_replace"`
+	Sparse  *int   `json:"decoder_sparse_step"`
+	Shared  int    `json:"shared_expert_intermediate_size"`
+	Shares  *int   `json:"n_shared_experts"`
+
+	Ernie       int  `json:"moe_num_experts"` // ERNIE's names of what others have
+	ErnieShared *int `json:"moe_num_shared_experts"`
+	ErnieFirst  int  `json:"moe_layer_start_index"`
+	ErnieStep   *int `json:"moe_layer_interval"`
+	ErnieLast   *int `json:"moe_layer_end_index"`
+
+	Kinds []string `json:"layer_types"`
+	Quant any      `json:"quantization_config"`
 
 	QRank    *int `json:"q_lora_rank"` // of latent attention
 	KVRank   int  `json:"kv_lora_rank"`
@@ -59,6 +67,7 @@ type gpt struct {
 	before  string // Megatron's names
 	apart   bool   // layers are never stacked
 	stacked bool
+	packs   bool // experts of a layer share a tensor in Hugging Face's files
 	has     func(key string) bool
 	all     []*composed
 	also    map[string]string // other keys of norms, and the ones that links take
@@ -66,50 +75,6 @@ type gpt struct {
 
 // hfNames are what stands before the names of the language model's tensors in Hugging Face's files.
 type hfNames struct{ model, head string }
-
-// expertNames are those of a family's experts in a layer.
-type expertNames struct{ router, gate, up, down string }
-
-// gptType is how a family differs from Llama.
-type gptType struct {
-	experts expertNames
-	qkNorm  bool   // norms of each head's query and key
-	qkvBias bool   // biases of queries, keys and values alone
-	dim     int    // of a head, where the configuration has none; 0 is the width over the heads
-	latent  bool   // latent attention
-	gated   bool   // attention has a gate of its output
-	shared  string // experts that all tokens go to, "" for none
-	fused   bool   // queries, keys and values are one tensor, and gate and up
-	balance bool   // the router has a bias that balances
-	sparse  bool   // layers have experts by decoder_sparse_step and mlp_only_layers, else behind first_k_dense_replace
-	tied    bool   // the head is the embedding where config.json does not say
-	behind  bool   // norms stand behind attention and MLP, too
-}
-
-var plainExperts = expertNames{"mlp.gate", "mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj",
-	"mlp.experts.%d.down_proj"}
-
-// gptTypes are the families that Megatron's GPT has.
-var gptTypes = map[string]gptType{"llama": {}, "mistral": {}, "qwen2": {qkvBias: true}, "smollm3": {},
-	"phi3": {fused: true}, "ernie4_5": {tied: true}, "gemma": {tied: true, dim: 256}, "gemma2": {tied: true, behind: true, dim: 256},
-	"gemma3_text": {tied: true, behind: true, dim: 256, qkNorm: true}, "glm4_moe": {experts: plainExperts, shared: "shared_experts", balance: true},
-	"qwen3": {qkNorm: true, dim: 128}, "qwen2_moe": {experts: plainExperts, qkvBias: true, shared: "shared_expert",
-		sparse: true}, "qwen3_moe": {experts: plainExperts, qkNorm: true, dim: 128, sparse: true},
-	"mixtral": {experts: expertNames{"block_sparse_moe.gate", "block_sparse_moe.experts.%d.w1",
-		"block_sparse_moe.experts.%d.w3", "block_sparse_moe.experts.%d.w2"}},
-	"deepseek_v2": {experts: plainExperts, latent: true, shared: "shared_experts"},
-	"deepseek_v3": {experts: plainExperts, latent: true, shared: "shared_experts", balance: true}, "qwen3_next": {
-		experts: plainExperts, qkNorm: true, dim: 256, gated: true, shared: "shared_expert", sparse: true}}
-
-// seeing are models that see: what their language model is, and the names in Hugging Face's files.
-// Megatron-Bridge has the language model under language_model and all else under Hugging Face's own names.
-var seeing = map[string]hfNames{"qwen2_5_vl": {"model.", "lm_head.weight"},
-	"qwen2_vl": {"model.", "lm_head.weight"}, "llava": {"language_model.model.", "language_model.lm_head.weight"},
-	"internvl": {"language_model.model.", "language_model.lm_head.weight"}}
-
-// towers are the beginnings of names of what sees.
-var towers = []string{"visual.", "vision_tower.", "multi_modal_projector.", "model.visual.", "model.vision_tower.",
-	"model.multi_modal_projector."}
 
 // readGPT reads the config.json of a directory.
 func readGPT(dir string) (*gpt, error) {
@@ -139,6 +104,7 @@ func readGPT(dir string) (*gpt, error) {
 	if why := g.check(); why != "" {
 		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Malformed, Why: why}
 	}
+	g.packs = g.of.split
 	if g.Tied == nil {
 		g.Tied = &g.of.tied
 	}
@@ -151,7 +117,9 @@ func readGPT(dir string) (*gpt, error) {
 // check fills in what follows from the family, and says what cannot be converted.
 func (g *gpt) check() string {
 	var ok bool
-	if g.of, ok = gptTypes[g.Type]; !ok {
+	if g.of, ok = gptTypes[g.Type]; notTypes[g.Type] != "" {
+		return fmt.Sprintf("model_type is %q: %s", g.Type, notTypes[g.Type])
+	} else if !ok {
 		return fmt.Sprintf("model_type is %q: models of %s have names in Megatron that are known", g.Type,
 			strings.Join(sortedKeys(gptTypes), ", "))
 	}
@@ -167,10 +135,14 @@ func (g *gpt) check() string {
 		}
 	}
 	if g.of.experts.router != "" {
-		g.Experts = max(g.Experts, g.Locals, g.Routed)
-		if g.Expert == 0 {
-			g.Expert = g.MLP
+		g.Experts, g.First = max(g.Experts, g.Locals, g.Routed, g.Ernie), max(g.First, g.ErnieFirst)
+		if g.ErnieShared != nil {
+			g.Shares = g.ErnieShared
 		}
+		if g.ErnieStep != nil && *g.ErnieStep > 1 || g.ErnieLast != nil && *g.ErnieLast >= 0 && *g.ErnieLast != g.Layers-1 {
+			return "experts of layers by moe_layer_interval or moe_layer_end_index"
+		}
+		g.Expert, g.MLP = cmp.Or(g.Expert, g.MLP), cmp.Or(g.MLP, g.Expert)
 		if g.Experts < 1 || g.Experts > 1<<16 {
 			return fmt.Sprintf("a mixture of %d experts", g.Experts)
 		}
@@ -311,8 +283,12 @@ func (g *gpt) attention(n int) {
 	h, d := g.Hidden, g.Dim
 	g.norms(n)
 	if g.of.qkNorm {
-		g.layer(n, "self_attn.q_norm.weight", nil, piece{"self_attention.q_layernorm.weight", nil, 0, d})
-		g.layer(n, "self_attn.k_norm.weight", nil, piece{"self_attention.k_layernorm.weight", nil, 0, d})
+		q, k := d, d
+		if g.of.whole {
+			q, k = g.Heads*d, *g.KV*d
+		}
+		g.layer(n, "self_attn.q_norm.weight", nil, piece{"self_attention.q_layernorm.weight", nil, 0, q})
+		g.layer(n, "self_attn.k_norm.weight", nil, piece{"self_attention.k_layernorm.weight", nil, 0, k})
 	}
 	r := g.Heads / *g.KV
 	wide := r // heads of queries in a group, with their gates
@@ -358,8 +334,7 @@ func (g *gpt) attention(n int) {
 func (g *gpt) latent(n int) {
 	h := g.Hidden
 	one := func(hf, ours string, rows, cols int) {
-		g.layer(n, "self_attn."+hf+".weight", []int{cols}, piece{"self_attention." + ours + ".weight", nil,
-			0, rows})
+		g.layer(n, "self_attn."+hf+".weight", []int{cols}, piece{"self_attention." + ours + ".weight", nil, 0, rows})
 	}
 	g.norms(n, "input_layernorm.weight")
 	if g.QRank != nil && *g.QRank > 0 {
@@ -383,54 +358,73 @@ func (g *gpt) deltaNet(n int) {
 	h, r := g.Hidden, g.LinearValues/g.LinearKeys
 	k, v := g.LinearK, g.LinearV*r
 	g.norms(n, "self_attention.in_proj.layer_norm_weight")
-	const at = "self_attention."
-	var qkvz, ba []piece
-	for head := range g.LinearKeys {
-		in := func(name string, rows int) piece {
-			return piece{at + "in_proj.weight." + name, nil, head * rows, rows}
+	in := func(name string, at, rows int) piece { return piece{"self_attention." + name, nil, at, rows} }
+	all := func(name string, rows int) piece { return in(name, 0, rows*g.LinearKeys) }
+	if g.of.split {
+		const at = "in_proj.weight."
+		g.layer(n, "linear_attn.in_proj_qkv.weight", []int{h}, all(at+"query", k), all(at+"key", k), all(at+"value", v))
+		g.layer(n, "linear_attn.in_proj_z.weight", []int{h}, all(at+"z", v))
+		g.layer(n, "linear_attn.in_proj_b.weight", []int{h}, all(at+"beta", r))
+		g.layer(n, "linear_attn.in_proj_a.weight", []int{h}, all(at+"alpha", r))
+	} else {
+		var qkvz, ba []piece
+		for head := range g.LinearKeys {
+			of := func(name string, rows int) piece { return in("in_proj.weight."+name, head*rows, rows) }
+			qkvz = append(qkvz, of("query", k), of("key", k), of("value", v), of("z", v))
+			ba = append(ba, of("beta", r), of("alpha", r))
 		}
-		qkvz = append(qkvz, in("query", k), in("key", k), in("value", v), in("z", v))
-		ba = append(ba, in("beta", r), in("alpha", r))
+		g.layer(n, "linear_attn.in_proj_qkvz.weight", []int{h}, qkvz...)
+		g.layer(n, "linear_attn.in_proj_ba.weight", []int{h}, ba...)
 	}
-	g.layer(n, "linear_attn.in_proj_qkvz.weight", []int{h}, qkvz...)
-	g.layer(n, "linear_attn.in_proj_ba.weight", []int{h}, ba...)
-	var conv []piece
-	for _, x := range []struct {
-		name string
-		rows int
-	}{{"query", k}, {"key", k}, {"value", v}} {
-		conv = append(conv, piece{at + "conv1d.weight." + x.name, nil, 0, x.rows * g.LinearKeys})
-	}
-	g.layer(n, "linear_attn.conv1d.weight", []int{1, g.LinearConv}, conv...)
+	const conv = "conv1d.weight."
+	g.layer(n, "linear_attn.conv1d.weight", []int{1, g.LinearConv}, all(conv+"query", k), all(conv+"key", k), all(conv+"value", v))
 	for _, x := range [][2]string{{"A_log", "A_log"}, {"dt_bias", "dt_bias"}} {
-		g.layer(n, "linear_attn."+x[0], nil, piece{at + x[1], nil, 0, g.LinearValues})
+		g.layer(n, "linear_attn."+x[0], nil, in(x[1], 0, g.LinearValues))
 	}
-	g.layer(n, "linear_attn.norm.weight", nil, piece{at + "out_norm.weight", nil, 0, g.LinearV})
-	g.layer(n, "linear_attn.out_proj.weight", []int{g.LinearValues * g.LinearV},
-		piece{at + "out_proj.weight", nil, 0, h})
+	g.layer(n, "linear_attn.norm.weight", nil, in("out_norm.weight", 0, g.LinearV))
+	g.layer(n, "linear_attn.out_proj.weight", []int{g.LinearValues * g.LinearV}, in("out_proj.weight", 0, h))
 }
 
 // mixture adds a layer's router and experts.
 func (g *gpt) mixture(n int) {
 	h, x := g.Hidden, &g.of.experts
 	g.layer(n, x.router+".weight", []int{h}, piece{"mlp.router.weight", nil, 0, g.Experts})
-	if g.of.balance {
-		g.layer(n, x.router+".e_score_correction_bias", nil, piece{"mlp.router.expert_bias", nil, 0, g.Experts})
+	if at := cmp.Or(g.of.bias, x.router+".e_score_correction_bias"); g.of.balance {
+		g.layer(n, at, nil, piece{"mlp.router.expert_bias", nil, 0, g.Experts})
+		if strings.Contains(at, "moe_statics") { // [1 experts]
+			l := g.all[len(g.all)-1]
+			l.lead = []int{1}
+			l.parts = map[string][]piece{place0(l.lead): l.parts[place0(nil)]}
+		}
 	}
 	if g.of.shared != "" && g.Shared > 0 {
 		g.gatedMLP(n, "mlp."+g.of.shared+".", "mlp.shared_experts.", g.Shared)
 		if g.of.shared == "shared_expert" {
-			g.layer(n, "mlp.shared_expert_gate.weight", []int{h}, piece{"mlp.shared_experts.gate_weight",
-				nil, 0, 1})
+			g.layer(n, "mlp.shared_expert_gate.weight", []int{h}, piece{"mlp.shared_experts.gate_weight", nil, 0, 1})
 		}
 	}
 	const at = "mlp.experts.experts."
+	if g.packs {
+		g.packed(n, "mlp.experts.gate_up_proj", at+"linear_fc1.weight", 2*g.Expert, h)
+		g.packed(n, "mlp.experts.down_proj", at+"linear_fc2.weight", h, g.Expert)
+		return
+	}
 	for e := range g.Experts {
 		name := func(form string) string { return fmt.Sprintf(form, e) + ".weight" }
 		g.layer(n, name(x.gate), []int{h}, piece{at + "linear_fc1.weight", []int{e}, 0, g.Expert})
 		g.layer(n, name(x.up), []int{h}, piece{at + "linear_fc1.weight", []int{e}, g.Expert, g.Expert})
 		g.layer(n, name(x.down), []int{g.Expert}, piece{at + "linear_fc2.weight", []int{e}, 0, h})
 	}
+}
+
+// packed adds a tensor of all experts, of rows each.
+func (g *gpt) packed(n int, name, from string, rows, cols int) {
+	l := &composed{name: fmt.Sprintf("%slayers.%d.%s", g.hf.model, n, name), lead: []int{g.Experts}, rest: []int{cols}, parts: map[string][]piece{}}
+	key, lead := g.key(n, from)
+	for e := range g.Experts {
+		l.parts[fmt.Sprint([]int{e})] = []piece{{key, append(slices.Clone(lead), e), 0, rows}}
+	}
+	g.all = append(g.all, l)
 }
 
 // key is that of a layer's tensor, and the index of the layer where layers are stacked.
@@ -473,7 +467,7 @@ func (g *gpt) extras() (names []string) {
 	g.links(g.alike(), func(string) bool { return false })
 	seen := map[string]bool{}
 	for _, l := range g.all {
-		for _, p := range l.parts[place0(nil)] {
+		for _, p := range l.pieces() {
 			for n := range g.Layers {
 				key, lead := g.key(n, "")
 				module, linear := strings.CutSuffix(strings.TrimPrefix(p.from, key), ".weight")

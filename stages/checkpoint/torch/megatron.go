@@ -244,6 +244,7 @@ func (g *gpt) theirs(src checkpoint.Source, like string, divisible int) (*assemb
 
 // rows are what Megatron's tensors are made of, of those of a Hugging Face directory, all of which are used.
 func (g *gpt) rows(src checkpoint.Source, like string, divisible int) ([]*composed, error) {
+	g.packs = slices.ContainsFunc(src.Tensors(), func(t checkpoint.Info) bool { return strings.HasSuffix(t.Name, ".mlp.experts.gate_up_proj") })
 	links := append(g.links(g.alike() && !g.apart, func(string) bool { return false }), g.seen(src)...)
 	var want []checkpoint.Info
 	for _, l := range links {

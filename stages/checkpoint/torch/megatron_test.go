@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -292,6 +293,11 @@ func TestModelOfArgs(t *testing.T) {
 			require.NoError(t, err)
 			same(t, want, src)
 			require.NoError(t, src.Close())
+			own1 := maps.Clone(args)
+			own1["position_embedding_type"] = "learned_absolute"
+			putArgs(t, path, own1)
+			_, err = ModelOf(at)
+			require.ErrorContains(t, err, "Megatron's own GPT of learned positions")
 			for arg, v := range map[string]any{"swiglu": false, "normalization": "LayerNorm", "add_bias_linear": true,
 				"multi_latent_attention": true, "moe_shared_expert_intermediate_size": int64(8), "add_qkv_bias": true} {
 				wrong := maps.Clone(args)
@@ -332,4 +338,84 @@ func putArgs(t *testing.T, path string, args map[string]any) {
 	require.NoError(t, f.add("common", p.b, nil))
 	_ = os.Remove(path)
 	require.NoError(t, checkpoint.Build(nil, []checkpoint.Planned{f.planned()}, nil))
+}
+
+// unfused are the tensors of a golden model by the names that are published: experts one by one, under the names of form.
+func unfused(t *testing.T, src checkpoint.Source, form expertNames, rename ...string) checkpoint.Source {
+	var list []*composed
+	add := func(name string, rest []int, p piece) {
+		name = strings.NewReplacer(rename...).Replace(name)
+		list = append(list, &composed{name: name, rest: rest, parts: map[string][]piece{place0(nil): {p}}})
+	}
+	for _, x := range src.Tensors() {
+		layer, end, found := strings.Cut(x.Name, "mlp.experts.")
+		if !found {
+			if len(x.Shape) == 2 && x.Shape[0] == 1 && strings.HasSuffix(x.Name, "_bias") {
+				name := strings.NewReplacer(rename...).Replace(x.Name)
+				list = append(list, &composed{name: name, lead: []int{1}, parts: map[string][]piece{"[0]": {{x.Name, []int{0}, 0, x.Shape[1]}}}})
+				continue
+			}
+			add(x.Name, x.Shape[1:], piece{x.Name, nil, 0, x.Shape[0]})
+			continue
+		}
+		for e := range x.Shape[0] {
+			if end == "down_proj" {
+				add(fmt.Sprintf(layer+form.down+".weight", e), x.Shape[2:], piece{x.Name, []int{e}, 0, x.Shape[1]})
+				continue
+			}
+			half := x.Shape[1] / 2
+			add(fmt.Sprintf(layer+form.gate+".weight", e), x.Shape[2:], piece{x.Name, []int{e}, 0, half})
+			add(fmt.Sprintf(layer+form.up+".weight", e), x.Shape[2:], piece{x.Name, []int{e}, half, half})
+		}
+	}
+	out, err := assemble(src, list)
+	require.NoError(t, err)
+	return out
+}
+
+// TestFamiliesOfExperts: OLMoE, MiniMax-M2 and ERNIE's mixtures go to both of Megatron's forms and come back, by the names that
+// are published; files in which experts of a layer share a tensor make the same.
+func TestFamiliesOfExperts(t *testing.T) {
+	for name, x := range map[string]struct {
+		form   expertNames
+		rename []string
+	}{"olmoe": {form: plainExperts}, "qwen3.5": {}, "qwen3.5-moe": {form: plainExperts}, "qwen3-moe": {form: plainExperts}, "deepseek-v3": {form: plainExperts},
+		"ernie4.5-moe": {plainExperts, []string{"mlp.gate.moe_statics", "mlp.moe_statics"}},
+		"minimax-m2":   {blockExperts, []string{"mlp.gate.", "block_sparse_moe.gate.", "mlp.e_score", "block_sparse_moe.e_score"}}} {
+		like := filepath.Join("../../family/testdata", name)
+		all, err := checkpoint.OpenDir(like)
+		require.NoError(t, err)
+		want := unfused(t, all, x.form, x.rename...)
+		sources := []checkpoint.Source{want}
+		if name != "minimax-m2" {
+			from := map[string]string{}
+			for _, info := range all.Tensors() {
+				from[strings.NewReplacer(x.rename...).Replace(info.Name)] = info.Name
+			}
+			if sources = append(sources, checkpoint.Renamed(all, from)); strings.HasPrefix(name, "qwen3.5") {
+				sources = sources[1:]
+			}
+		}
+		for _, src := range sources {
+			dist, ranks := t.TempDir(), t.TempDir()
+			require.NoError(t, WriteMegatron(nil, dist, src, like, 1, Grid{}, nil), name)
+			require.NoError(t, WriteRanks(nil, ranks, src, like, 1, Grid{}), name)
+			want := want
+			if strings.HasPrefix(name, "qwen3.5") { // published so
+				want = src
+			}
+			for _, dir := range []string{dist, ranks} {
+				back, _, err := OpenMegatron(MegatronDir(dir), like)
+				require.NoError(t, err, name)
+				same(t, want, back)
+				require.NoError(t, back.Close())
+			}
+		}
+		require.NoError(t, all.Close())
+	}
+	for name, why := range map[string]string{"gpt-oss": "gate and up by turns", "glm5": "indexers have no names", "olmo2": "no norm before attention",
+		"gpt2": "learned positions, LayerNorm and GELU"} {
+		_, _, err := OpenMegatron("testdata/megatron-dense", filepath.Join("../../family/testdata", name))
+		require.ErrorContains(t, err, why, name)
+	}
 }

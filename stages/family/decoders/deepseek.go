@@ -88,8 +88,7 @@ func deepseek3(name, paper, convert string) family.Family {
 			"norm_topk_prob": "true", "bos_token_id": "0", "eos_token_id": "1"})
 	f.Score, f.Corrected = "sigmoid", true
 	f.Has = append(f.Has, "norm_topk_prob", "rope_interleave")
-	f.Only = map[string]string{"scoring_func": `"sigmoid"`, "topk_method": `"noaux_tc"`,
-		"moe_layer_freq": "1"}
+	f.Only = map[string]string{"scoring_func": `"sigmoid"`, "topk_method": `"noaux_tc"`, "moe_layer_freq": "1"}
 	f.Offered = []string{"num_nextn_predict_layers"}
 	return family.Family{ModelType: name, Paper: paper, HF: f, Loong: []loong.Decoder{{Class: "DeepseekConfig",
 		Convert: convert, Alone: name != "kimi_k2", Preset: map[string]string{"norm_topk_prob": "true"}}},
