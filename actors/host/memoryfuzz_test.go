@@ -39,7 +39,10 @@ func randomDesign(r *rand.Rand) (j *layout.Design, ok bool) {
 	if r.IntN(4) == 0 && pp*cp == 1 {
 		j.Offload = 4096
 	}
-	if j.Optim.Name = []string{"adamw", "muon", "sgd", "lion"}[r.IntN(4)]; r.IntN(3) == 0 {
+	if r.IntN(6) == 0 {
+		j.OffloadState = 1
+	}
+	if j.Optim.Name = []string{"adamw", "muon", "sgd", "lion", "adafactor"}[r.IntN(5)]; r.IntN(3) == 0 {
 		j.Optim.Average.Decay = 0.9
 	} else if j.Optim.Name == "sgd" && j.Micro > 2 {
 		j.Optim.Name = "schedule_free"

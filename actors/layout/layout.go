@@ -49,6 +49,7 @@ type Layout struct {
 	feet   map[footKey]*grad.Footprint
 	// of activations, by row of the program; by share of the rows of even routing
 	peaks map[float64][]int64
+	left  map[int]int64               // by row: what members may still have to take of its gradients when its program has ended
 	with  map[plan.Action]plan.Action // the other of two actions whose segments alternate
 }
 
@@ -88,7 +89,7 @@ func New(j *Design) (*Layout, error) {
 	l := &Layout{Design: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{},
 		more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}, early: map[int][]bucket{},
 		none: map[int32][]bool{}, works: map[int32]work{}, feet: map[footKey]*grad.Footprint{},
-		peaks: map[float64][]int64{}}
+		peaks: map[float64][]int64{}, left: map[int]int64{}}
 	var err error
 	if _, err = optim.Of(j.Optim); err != nil {
 		return nil, err

@@ -90,6 +90,9 @@ func (l *Layout) Memory(r int) Memory {
 			o := grad.Options{Mesh: l.meshes[p.Side]}
 			_, rows := grad.ShardRows(p.Own.To-p.Own.From, 0, o.Members(p.replicas()))
 			m.Update += classOf(tensor.F32, rowsOfShape(p.Local, 0, rows))
+			if j.Zero == 1 && len(p.Zero) > 0 { // the last member to take its own rows of the whole may be slow
+				m.Update += own
+			}
 		} else if len(p.Reduce) > 0 {
 			m.Update += own
 		}
@@ -97,13 +100,13 @@ func (l *Layout) Memory(r int) Memory {
 			m.Update += own
 		}
 	}
-	m.Update = max(m.Update, l.updatePeak(&part)-m.Grads, l.turningPeak(&part))
-	for _, x := range l.Moves(&part) { // a block's tensors are made anew of the rows that come
-		m.Update = max(m.Update, l.movedBytes(&part, x))
-	}
 	// the replay has the gradients' accumulators as they are made
 	m.Activations = max(0, l.rowPeaks(1)[part.Row]-m.Grads)
 	m.Worst = max(0, l.rowPeaks(l.WorstShare())[part.Row]-m.Grads)
+	m.Update = max(m.Update+l.left[part.Row], l.updatePeak(&part)-m.Grads, l.turningPeak(&part))
+	for _, x := range l.Moves(&part) { // a block's tensors are made anew of the rows that come
+		m.Update = max(m.Update, l.movedBytes(&part, x))
+	}
 	return m
 }
 
@@ -173,6 +176,9 @@ func (l *Layout) activations(share float64) ([]int64, error) {
 			}
 		}
 	}
+	for row := range l.Program.Rows {
+		l.left[row] = x.under(row, nil)
+	}
 	return x.led.Peak, nil
 }
 
@@ -227,9 +233,9 @@ func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 	}
 	k := accumulators{row, int(a.Stage), ph}
 	if ph == grad.F || x.has(k) {
-		return x.led.Begin(row, a, f.Peak[ph]+x.under(row))
+		return x.led.Begin(row, a, max(f.Peak[ph]+x.under(row, f.Lands[ph]), f.Early[ph][0]+x.under(row, nil)))
 	}
-	most := x.led.Begin(row, a, f.First[ph]+x.under(row))
+	most := x.led.Begin(row, a, max(f.First[ph]+x.under(row, f.Lands[ph]), f.Early[ph][1]+x.under(row, nil)))
 	x.keepGrads(k, f.Made[ph])
 	return most
 }
@@ -243,10 +249,12 @@ func (x *Replay) sent(row int, trail map[uint64]int64) {
 	maps.Copy(x.trail[row], trail)
 }
 
-// under is what is under way of what a row has sent, in bytes.
-func (x *Replay) under(row int) (n int64) {
-	for _, bytes := range x.trail[row] {
-		n += bytes
+// under is what is under way of what a row has sent, in bytes, but along axes over which members have taken it.
+func (x *Replay) under(row int, taken map[uint64]bool) (n int64) {
+	for axes, bytes := range x.trail[row] {
+		if !taken[axes] {
+			n += bytes
+		}
 	}
 	return n
 }
@@ -288,13 +296,16 @@ func (x *Replay) beginPair(row int, pair [2]plan.Action, class int32) int64 {
 		now[i] = x.led.Held(row, a)
 	}
 	before, made, k := now[0]+now[1], int64(0), accumulators{row, int(pair[1].Stage), PhaseOf[pair[1].Kind]}
-	most := before + x.under(row)
+	most, taken := before+x.under(row, nil), map[uint64]bool(nil)
 	for i, s := range core.Alternate(segs) {
 		m := course[i][s]
 		if i == 1 && !x.has(k) {
 			made = m.Made
 		}
-		most = max(most, m.Most+now[1-i]+made+x.under(row))
+		if m.Late {
+			taken = x.foot(pair[i], class).Lands[PhaseOf[pair[i].Kind]]
+		}
+		most = max(most, m.Most+now[1-i]+made+x.under(row, taken))
 		now[i] = m.After
 	}
 	all := x.led.Reach(row, most-before)

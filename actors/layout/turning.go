@@ -149,13 +149,27 @@ func (l *Layout) turns(part *RankPart) (flops int64) {
 	return flops
 }
 
-// turningPeak is what turning takes of a rank's memory beside its gradients, in bytes: its greatest matrix put
-// together, in strips and as a whole. What members in other processes have sent waits beside that, and is not counted.
+// turningPeak is what turning takes of a rank's memory beside its gradients, in bytes: its own part of each matrix, for
+// directions are held until all are turned, and a matrix put together, in strips and as a whole where its columns are
+// shared out too. What members in other processes have sent waits beside that, and is not counted.
 func (l *Layout) turningPeak(part *RankPart) (most int64) {
+	turned := int64(0)
 	for _, x := range l.Exchanges(part, Directions) {
 		for _, i := range x.Params {
 			p := &part.Params[i]
-			most = max(most, 2*classOf(tensor.F32, l.WholeShape(p)))
+			own, whole := classOf(tensor.F32, rowsOfShape(p.Local, p.Own.From, p.Own.To)), classOf(tensor.F32, l.WholeShape(p))
+			if p.Optim.Turning.Squares { // a number a matrix
+				turned += classOf(tensor.F64, []int{Matrices(p.Experts, p.Local)[0]})
+			}
+			beside := own
+			if o := (grad.Options{Mesh: l.meshes[p.Side]}); slices.ContainsFunc(p.Whole, func(m int) bool {
+				at := p.Place.On(m)
+				return at.Kind == grad.Sharded && int(at.Axis) == len(p.Local)-1 && o.Mesh[m].Size > 1
+			}) {
+				beside = whole
+			}
+			most = max(most, turned+whole+beside)
+			turned += own
 		}
 	}
 	return most

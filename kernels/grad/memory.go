@@ -2,6 +2,7 @@ package grad
 
 import (
 	"math"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -20,6 +21,10 @@ type Footprint struct {
 	// Trail is what members that are behind may still have to take when a phase has ended, by the axes that they
 	// are members of, as bits; a phase with none that it awaits along those axes has no entry for them
 	Trail [B + 1]map[uint64]int64
+	// Early are Peak and First up to the segment in which the phase has awaited something along all axes of Lands: members
+	// have taken by then what phases before have sent along these.
+	Early [B + 1][2]int64
+	Lands [B + 1]map[uint64]bool
 	After [B + 1]int64 // what the frame still holds then, likewise
 	// Gives are the activations of output ports, handed over when F ends; Sends the cotangents of input
 	// ports, when I or B ends.
@@ -29,8 +34,11 @@ type Footprint struct {
 }
 
 // Moment is what a frame holds at its worst in one segment, and when that has ended; Made is what the
-// accumulators take by then that the phase has made, where the step's gradients had none yet.
-type Moment struct{ Most, After, Made int64 }
+// accumulators take by then that the phase has made, where the step's gradients had none yet. Late is behind Early.
+type Moment struct {
+	Most, After, Made int64
+	Late              bool
+}
 
 // Handed is storage that another stage gets.
 type Handed struct {
@@ -58,16 +66,19 @@ type footprint struct {
 		port string
 		s    int
 	}
-	kept    []int            // storages that exports hold until the frame is closed
-	flight  map[uint64][]int // storages of which members may still take their parts, by axes
-	carried int64            // gradients of other chunks' keys and values
+	kept    []int               // storages that exports hold until the frame is closed
+	flight  map[uint64][]flying // storages of which members may still take their parts, by axes
+	carried int64               // gradients of other chunks' keys and values
 }
+
+// flying is a storage of which members take their parts as they await a communication, which they do in a segment.
+type flying struct{ storage, await int }
 
 // Memory is the footprint of a frame whose backward is one piece (B follows F), or split (W follows I
 // follows F). Where data decides the number of rows, it is that under even sharing, times share.
 func (tr *Trace) Memory(split bool, share float64) *Footprint {
 	f := &footprint{tr: tr, share: share, at: map[int]int{}, refs: map[int]int{}, size: map[int]int64{},
-		end: map[int]Phase{}, made: map[int]bool{}, flight: map[uint64][]int{},
+		end: map[int]Phase{}, made: map[int]bool{}, flight: map[uint64][]flying{},
 		out: &Footprint{Gives: map[string]Handed{}, Sends: map[string]Handed{}, Takes: map[string]Phase{},
 			Gets: map[string]Phase{}}}
 	phases := []Phase{F, B}
@@ -120,6 +131,7 @@ func (tr *Trace) Memory(split bool, share float64) *Footprint {
 func (f *footprint) walk(ph Phase, last bool) {
 	f.ph, f.most = ph, f.now
 	f.grads, f.first = 0, f.now
+	lands, behind := map[uint64]bool{}, 0
 	segs, free := f.tr.list(ph)
 	f.carried = 0
 	if ph == I || ph == B {
@@ -130,25 +142,35 @@ func (f *footprint) walk(ph Phase, last bool) {
 			f.drop(slot)
 		}
 	}
-	for _, s := range segs {
+	for i, s := range segs {
 		// Arrived results are all held before the first is used, because the message brings them at once.
 		f.part = f.now
 		for _, at := range s.Await {
 			n := segs[at.Segment].Comm[at.Comm]
-			f.land(n)
+			f.land(n, at.Segment)
+			if !lands[axesOf(n)] {
+				lands[axesOf(n)], behind = true, i
+			}
 			f.hold(n)
 		}
 		for _, at := range s.Await {
 			n := segs[at.Segment].Comm[at.Comm]
-			f.fly(n, free[n.ID])
+			f.fly(n, free[n.ID], i)
 			done(n)
 		}
 		for _, n := range s.Ops {
 			f.hold(n)
 			done(n)
 		}
-		f.out.Course[ph] = append(f.out.Course[ph], Moment{f.part, f.now, f.grads})
+		f.out.Course[ph] = append(f.out.Course[ph], Moment{f.part, f.now, f.grads, false})
+		if behind == i {
+			f.out.Early[ph] = [2]int64{f.most, f.first}
+		}
 	}
+	for i := range f.out.Course[ph] {
+		f.out.Course[ph][i].Late = i > behind
+	}
+	f.out.Lands[ph] = lands
 	f.now -= f.carried
 	f.landAll()
 	if last {
@@ -163,22 +185,24 @@ func (f *footprint) walk(ph Phase, last bool) {
 
 // fly keeps what a communication has sent, and nothing else here needs: members that are behind take their parts
 // of it later.
-func (f *footprint) fly(n *Node, slots []int) {
+func (f *footprint) fly(n *Node, slots []int, await int) {
 	for _, slot := range slots {
 		if s, ok := f.at[slot]; ok && f.size[s] > 0 {
 			f.refs[s]++
-			f.flight[axesOf(n)] = append(f.flight[axesOf(n)], s)
+			f.flight[axesOf(n)] = append(f.flight[axesOf(n)], flying{s, await})
 		}
 	}
 }
 
-// land lets go what earlier communications over the same axes have sent: who sends its part of this one
-// has taken those.
-func (f *footprint) land(n *Node) {
-	for _, s := range f.flight[axesOf(n)] {
-		f.release(s)
-	}
-	f.flight[axesOf(n)] = nil
+// land lets go what earlier communications over the same axes have sent: who sends its part of this one, behind the
+// segment that issues it, has taken what is awaited up to there.
+func (f *footprint) land(n *Node, issued int) {
+	f.flight[axesOf(n)] = slices.DeleteFunc(f.flight[axesOf(n)], func(x flying) bool {
+		if x.await <= issued {
+			f.release(x.storage)
+		}
+		return x.await <= issued
+	})
 }
 
 // landAll ends a phase: what is still under way then counts beside all that its rank does next.
@@ -186,11 +210,11 @@ func (f *footprint) landAll() {
 	under := map[uint64]int64{}
 	for axes, ss := range f.flight {
 		under[axes] = 0
-		for _, s := range ss {
-			if f.refs[s] == 1 {
-				under[axes] += f.size[s]
+		for _, x := range ss {
+			if f.refs[x.storage] == 1 {
+				under[axes] += f.size[x.storage]
 			}
-			f.release(s)
+			f.release(x.storage)
 		}
 		delete(f.flight, axes)
 	}
