@@ -2,8 +2,10 @@ package format
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,12 +25,36 @@ func parquetFiles() string {
 }
 
 // Values of every type that pyarrow writes are those that were written.
-func TestParquetTypes(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(parquetFiles(), "*.want"))
+func TestParquetTypes(t *testing.T) { sameParquet(t, parquetFiles(), 4) }
+
+// With -long, values of 360 files that Python with pyarrow draws anew, named by LFACTOR_PYTHON or python3: every type in every codec.
+func TestParquetDrawn(t *testing.T) {
+	if !*long {
+		t.Skip("360 files are held to pyarrow with -long")
+	}
+	python := os.Getenv("LFACTOR_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if err := exec.Command(python, "-c", "import pyarrow").Run(); err != nil {
+		t.Skipf("%s cannot import pyarrow (%v): no file is compared", python, err)
+	}
+	dir := t.TempDir()
+	run := exec.Command(python, "bench/golden/parquet_types.py", dir, "360", "57")
+	run.Dir = "../.."
+	out, err := run.CombinedOutput()
+	require.NoError(t, err, string(out))
+	t.Log(strings.TrimSpace(string(out)))
+	require.Equal(t, 67*6, len(sameParquet(t, dir, 360)), "each type in each codec")
+}
+
+// sameParquet compares the files of a folder, of which each sixth has the same codec, and returns how many values there are of each type and codec.
+func sameParquet(t *testing.T, dir string, least int) map[string]int {
+	files, err := filepath.Glob(filepath.Join(dir, "*.want"))
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), 4)
-	bad, values := map[string]int{}, 0
-	for _, want := range files {
+	require.GreaterOrEqual(t, len(files), least)
+	bad, values, pairs := map[string]int{}, 0, map[string]int{}
+	for k, want := range files {
 		text, err := os.ReadFile(want)
 		require.NoError(t, err)
 		rows, err := OpenRows(strings.TrimSuffix(want, ".want")+".parquet", dataset.Options{})
@@ -39,6 +65,7 @@ func TestParquetTypes(t *testing.T) {
 			have, want := exact(t, b).(map[string]any), exact(t, []byte(line)).(map[string]any)
 			require.Len(t, have, len(want))
 			for name, v := range want {
+				pairs[fmt.Sprint(name, " ", k%6)]++
 				if values++; !assertEqual(v, have[name]) {
 					if bad[name]++; bad[name] < 12 {
 						t.Logf("%s row %d column %s: %v, want %v", rows.(*parquetFile).os.Name(), i, name, have[name], v)
@@ -49,7 +76,8 @@ func TestParquetTypes(t *testing.T) {
 		require.NoError(t, rows.Close())
 	}
 	require.Empty(t, bad)
-	t.Logf("%d files, %d values", len(files), values)
+	t.Logf("%d files, %d values of %d types in codecs", len(files), values, len(pairs))
+	return pairs
 }
 
 func assertEqual(a, b any) bool {
