@@ -37,3 +37,24 @@ func TestTroubleshooting(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckpointTables: docs/checkpoints.md is looked things up in: facts are rows of tables whose cells have at most 25 words, and so has
+// each line beside them.
+func TestCheckpointTables(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "checkpoints.md"))
+	require.NoError(t, err)
+	cells, code := 0, false
+	for i, line := range strings.Split(string(text), "\n") {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		if code {
+			continue
+		}
+		for _, cell := range strings.Split(strings.Trim(line, "| "), " | ") {
+			require.LessOrEqual(t, len(strings.Fields(cell)), 25, "docs/checkpoints.md:%d: %s", i+1, cell)
+			cells++
+		}
+	}
+	require.Greater(t, cells, 500)
+}
