@@ -92,7 +92,7 @@ def drawn(shape, **_):
     return torch.tensor(NOISE[noise_at]).reshape(shape)
 
 
-for m in ("ddpm", "ddim", "flow_match_euler_discrete", "euler_discrete", "edm_euler", "dpmsolver_multistep", "euler_ancestral_discrete", "lcm"):
+for m in ("ddpm", "ddim", "ddpm_parallel", "ddim_parallel", "flow_match_euler_discrete", "euler_discrete", "edm_euler", "dpmsolver_multistep", "euler_ancestral_discrete", "lcm"):
     getattr(diffusers.schedulers, f"scheduling_{m}").randn_tensor = drawn
 
 
@@ -145,6 +145,8 @@ cases = []
 for case in CASES:
     r = run(*case)
     assert np.isfinite(r["x"]).all(), case
+    if case[0] in ("DDPMScheduler", "DDIMScheduler"):  # the test runs these cases under the parallel classes too
+        assert run(case[0].replace("Scheduler", "ParallelScheduler"), *case[1:])["x"] == r["x"], case
     cases.append({k: v if k in ("config", "extra") else short(v) for k, v in r.items()})
 path = pathlib.Path("stages/noise/testdata/steps.json")
 path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,9 @@
 package noise
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Schedulers whose samplers are not there: their noise is a table of variances like others', so that denoisers train
 // under it, and their files are read and written.
@@ -65,3 +68,50 @@ func (s *TCD) check(f *faults) { s.checked(f, s.Class()) }
 
 // Sampler is an error.
 func (s *TCD) Sampler(Options) (*Sampler, error) { return nil, unsampled(s.Class()) }
+
+// Solved are the keys of multistep solvers that only train; diffusers passes over those that a class does not have.
+type Solved struct {
+	DPMSolver
+	Predictor int     `json:"predictor_order"`
+	Corrector int     `json:"corrector_order"`
+	Tau       *string `json:"tau_func"`
+	class     string
+}
+
+func solved(class, algorithm, kind string) bool {
+	return Register(func() Scheduler {
+		return &Solved{DPMSolver: DPMSolver{Solver: defaultSolver(kind), Algorithm: algorithm, LambdaMin: math.Inf(-1)},
+			Predictor: 2, Corrector: 2, class: class}
+	})
+}
+
+var (
+	_ = solved("DEISMultistepScheduler", "deis", "logrho")
+	_ = solved("DPMSolverSinglestepScheduler", "dpmsolver++", "midpoint")
+	_ = solved("SASolverScheduler", "data_prediction", "midpoint")
+)
+
+// Class is diffusers' name.
+func (s *Solved) Class() string { return s.class }
+
+func (s *Solved) check(f *faults) { s.Solver.check(f, s.class) }
+
+// Sampler is an error.
+func (s *Solved) Sampler(Options) (*Sampler, error) { return nil, unsampled(s.class) }
+
+// DDPMParallel and DDIMParallel are the same processes; diffusers' pipelines that draw steps at once ask for them.
+type (
+	DDPMParallel struct{ DDPM }
+	DDIMParallel struct{ DDIM }
+)
+
+var (
+	_ = Register(func() Scheduler { return &DDPMParallel{*New("DDPMScheduler").(*DDPM)} })
+	_ = Register(func() Scheduler { return &DDIMParallel{*New("DDIMScheduler").(*DDIM)} })
+)
+
+// Class is diffusers' name.
+func (*DDPMParallel) Class() string { return "DDPMParallelScheduler" }
+
+// Class is diffusers' name.
+func (*DDIMParallel) Class() string { return "DDIMParallelScheduler" }
