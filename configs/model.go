@@ -177,7 +177,7 @@ func (m *Model) Check(at faults) {
 	case m.HeadDim == 0:
 		at.fault(p+"hidden_size", fmt.Sprintf("%d is not a multiple of num_attention_heads = %d", m.Hidden,
 			m.Heads), "set head_dim")
-	case m.HeadDim%2 != 0:
+	case m.HeadDim%2 != 0 && !hf.Families[m.ModelType].Unturned:
 		at.fault(p+"head_dim", fmt.Sprintf("%d is odd: rotary embeddings turn pairs", m.HeadDim),
 			fmt.Sprintf("try %d", m.HeadDim+1))
 	}

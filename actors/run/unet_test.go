@@ -96,6 +96,29 @@ func TestUNetRun(t *testing.T) {
 	}
 }
 
+// TestOddHeads: attention of a U-Net has no rotary embedding, and its heads any size; a denoiser that rotates pairs is
+// refused by that reason.
+func TestOddHeads(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	squares(t, filepath.Join(dir, "a.tar"))
+	clipWords(t, filepath.Join(dir, "one"), "clip")
+	odd := strings.NewReplacer("text_dim: 24", "text_dim: 12", "addition_time_embed_dim: 4\n", "",
+		"projection_class_embeddings_input_dim: 34\n", "", "[8, 16]", "[8, 20]", "[1, 2]", "[1, 4]", "hidden_size: 16",
+		"hidden_size: 20", "heads: 2", "heads: 4", "size: 64", "size: 80").Replace(unetOf24)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(odd), 0o644))
+	model := fmt.Sprintf("{file: %q}", filepath.Join(dir, "model.yaml"))
+	one, export := encodersRun(t, model, dir, filepath.Join(dir, "one"), "data.seq_len=64")
+	two, _ := encodersRun(t, model, dir, filepath.Join(dir, "one"), "data.seq_len=64", "plan.pp=2", "plan.layers=[6, 8]")
+	require.Equal(t, one, two)
+	text, err := os.ReadFile(filepath.Join(export, "unet", "config.json"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "\"attention_head_dim\": [\n    1,\n    4\n  ]")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(strings.NewReplacer("head_dim: 12",
+		"head_dim: 11", "hidden_size: 24", "hidden_size: 22").Replace(wanOf12)), 0o644))
+	require.ErrorContains(t, openRun(model, dir), "head_dim: 11 is odd: rotary embeddings turn pairs")
+}
+
 // openRun is what a run's start says of a configuration.
 func openRun(model, dir string, args ...string) error {
 	text := fmt.Sprintf("model: %s\ndata: {paths: [%q], seq_len: 64}\ndiffusion: {autoencoder: pixels, "+

@@ -20,6 +20,7 @@ type Family struct {
 	// a model of diffusion: its file is diffusers', which names the class and no model_type, or lerobot's,
 	// which names the type
 	Diffusers bool
+	Unturned  bool   // no rotary embedding turns its heads, which may be odd
 	Type      string // another model_type of the same family, as its own code has it
 	// ours that every model of the family has, as JSON, whether its file says so or not
 	Fixed map[string]string

@@ -89,7 +89,9 @@ func Build(c configs.Model, seqLen int) (*Model, error) {
 		return nil, fmt.Errorf("model_type %q: unknown, have %v", c.ModelType, Names())
 	}
 	m := f.Build(c)
-	m.Config = c
+	if m.Config = c; f.HF.Unturned {
+		m.Spec.Rope.Dim = 0
+	}
 	m.Spec.Rope.Length, m.Spec.LocalRope.Length = seqLen, seqLen
 	return m, m.Spec.Check()
 }

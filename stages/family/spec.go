@@ -156,7 +156,7 @@ func (s Spec) Check() error {
 			"vocabulary %d must all be positive", s.Layers, s.Hidden, s.Inter, s.Heads, s.HeadDim, s.Vocab)
 	case s.KV < 1 || s.Heads%s.KV != 0:
 		return fmt.Errorf("model: num_attention_heads %d is not a multiple of num_key_value_heads %d", s.Heads, s.KV)
-	case s.HeadDim%2 != 0:
+	case s.HeadDim%2 != 0 && s.Rope.Dim > 0:
 		return fmt.Errorf("model: head_dim %d is odd; rotary embedding needs pairs", s.HeadDim)
 	case s.Mixes() && (s.Experts.Inter < 1 || s.Experts.Experts < 1):
 		return fmt.Errorf("model: %d experts of width %d", s.Experts.Experts, s.Experts.Inter)

@@ -110,8 +110,14 @@ func Encode(m *trained.Trained, dir string) error {
 // notes are what an export of a policy with a clip does not say, or what its readers do not read.
 func notes(e *trained.Exporter) (out []string) {
 	d := e.Model.Denoiser
-	if d == nil || d.Clip == nil {
+	if d == nil || d.Sight == nil || d.Hosted {
 		return nil
+	}
+	if x, err := robotsOfRun(e.Cfg, d, e.Saved); err == nil { // the export itself says what is wrong
+		out = x.allUnlike()
+	}
+	if d.Clip == nil {
+		return out
 	}
 	if encoders(e.Cfg, d.Worded()) == "" {
 		what := "are no folders vae and text_encoder of one pipeline"

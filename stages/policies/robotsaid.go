@@ -62,14 +62,22 @@ func (x *Robots) Said() (out []string) {
 		for _, text := range set.said {
 			out = append(out, set.name+": "+text)
 		}
-		if text := x.unlike(set); text != "" {
-			out = append(out, set.name+": "+text)
-		}
 	}
+	out = append(out, x.allUnlike()...)
 	for _, set := range x.sets {
 		if a := x.sets[0]; set.rate != a.rate && set.rate > 0 && a.rate > 0 {
 			out = append(out, fmt.Sprintf("%s has %g steps a second and %s %g: the %d actions of a chunk cover %.3g and "+
 				"%.3g s", a.name, a.rate, set.name, set.rate, x.Chunk, float64(x.Chunk)/a.rate, float64(x.Chunk)/set.rate))
+		}
+	}
+	return out
+}
+
+// allUnlike names the data sets whose cameras are unlike.
+func (x *Robots) allUnlike() (out []string) {
+	for _, set := range x.sets {
+		if text := x.unlike(set); text != "" {
+			out = append(out, set.name+": "+text)
 		}
 	}
 	return out

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,4 +32,11 @@ func TestSaid(t *testing.T) {
 	require.Len(t, said, 2)
 	require.Contains(t, said[0], "a: cameras have different heights and widths, top (64×96), wrist (80×80): all are scaled")
 	require.Equal(t, "a has 10 steps a second and b 30: the 10 actions of a chunk cover 1 and 0.333 s", said[1])
+
+	// a checkpoint keeps what an export says again
+	text, err := json.Marshal(x.Kept())
+	require.NoError(t, err)
+	var k KeptRobots
+	require.NoError(t, json.Unmarshal(text, &k))
+	require.Equal(t, said[:1], (&Robots{Policy: configs.Policy{Cameras: k.Cameras}, sets: k.sets()}).allUnlike())
 }

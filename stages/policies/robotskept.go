@@ -30,15 +30,25 @@ type keptSets struct {
 	Numbers [2]int                   `json:"numbers"`
 	Cameras []string                 `json:"cameras"`
 	Robot   int32                    `json:"robot"`
+	Shapes  map[string][2]int        `json:"shapes,omitempty"` // heights and widths of cameras
 }
 
 // Kept is what a checkpoint keeps of the recordings that a policy learns of.
 func (x *Robots) Kept() *KeptRobots {
 	k := &KeptRobots{Cameras: x.Policy.Cameras, Film: x.film.print()}
 	for _, s := range x.sets {
-		k.Sets = append(k.Sets, keptSets{s.name, s.scale, s.stats, s.raw, s.cameras, s.robot})
+		k.Sets = append(k.Sets, keptSets{s.name, s.scale, s.stats, s.raw, s.cameras, s.robot, s.shapes})
 	}
 	return k
+}
+
+// sets are the data sets that were kept.
+func (k *KeptRobots) sets() (out []*robotSet) {
+	for _, s := range k.Sets {
+		out = append(out, &robotSet{name: s.Name, scale: s.Scale, stats: s.Stats, raw: s.Numbers, cameras: s.Cameras,
+			robot: s.Robot, shapes: s.Shapes})
+	}
+	return out
 }
 
 // Kept is that of a policy that writes, with its tokenizer of actions.
@@ -95,9 +105,6 @@ func robotsOfRun(cfg *configs.Config, d *family.Denoiser, saved *checkpoint.Read
 		return nil, err
 	}
 	x.Policy.Cameras, x.learnt = k.Cameras, k.Film
-	for _, s := range k.Sets {
-		x.sets = append(x.sets, &robotSet{name: s.Name, scale: s.Scale, stats: s.Stats, raw: s.Numbers,
-			cameras: s.Cameras, robot: s.Robot})
-	}
+	x.sets = k.sets()
 	return x, x.ready(cfg)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/source"
+	"github.com/lfactor/lfactor/kernels/cpu"
 )
 
 // Strict makes every wrong command line below c exit.Usage: an unknown command at any depth, a wrong number
@@ -70,6 +71,9 @@ func Execute(ctx context.Context, c *cobra.Command) error {
 	}
 	if c.OutOrStdout() == io.Writer(os.Stdout) {
 		c.SetOut(Out)
+	}
+	if cpu.Level() == "" {
+		return exit.Usagef("LFACTOR_CPU=%s: this machine has %s", os.Getenv("LFACTOR_CPU"), strings.Join(cpu.Levels(), ", "))
 	}
 	if err := c.ExecuteContext(ctx); err != nil && !unread(err) {
 		if strings.HasPrefix(err.Error(), "if any flags in the group") { // cobra has no type for it

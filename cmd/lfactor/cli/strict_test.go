@@ -54,3 +54,18 @@ func TestHelpAboutNothing(t *testing.T) {
 		require.Empty(t, out.String(), line)
 	}
 }
+
+// TestLevelOfNone: a level of instructions that the machine lacks is a wrong setting, said before anything begins.
+func TestLevelOfNone(t *testing.T) {
+	ran := false
+	c := &cobra.Command{Use: "lfactor", Run: func(*cobra.Command, []string) { ran = true }}
+	c.SetArgs(nil)
+	t.Setenv("LFACTOR_CPU", "generic")
+	err := Execute(t.Context(), c)
+	require.ErrorContains(t, err, "LFACTOR_CPU=generic: this machine has ")
+	require.EqualValues(t, exit.Usage, ExitCode(err))
+	require.False(t, ran)
+	t.Setenv("LFACTOR_CPU", "go")
+	require.NoError(t, Execute(t.Context(), c))
+	require.True(t, ran)
+}

@@ -91,7 +91,7 @@ func blocksOf(down []string, residuals int) int {
 // The U-Nets of Stable Diffusion 1, 2 and XL (arXiv:2112.10752, arXiv:2307.01952): convolutions and
 // attention at falling and rising resolution, with long skips between them.
 var _ = family.Register(family.Family{ModelType: "UNet2DConditionModel", Paper: "2307.01952",
-	HF: hf.Family{Class: "UNet2DConditionModel", Diffusers: true, Has: []string{"latent_patch", "in_channels",
+	HF: hf.Family{Class: "UNet2DConditionModel", Diffusers: true, Unturned: true, Has: []string{"latent_patch", "in_channels",
 		"out_channels", "text_dim", "block_out_channels", "down_block_types", "transformer_layers_per_block",
 		"heads_per_block", "layers_per_block", "norm_num_groups", "use_linear_projection", "addition_time_embed_dim",
 		"projection_class_embeddings_input_dim", "sample_size"}, Absent: map[string]string{"in_channels": "4",

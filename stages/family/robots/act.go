@@ -42,7 +42,7 @@ var actPart = configs.Declare("act", configs.Rules[actKeys]{Check: func(m config
 // ACT (arXiv:2304.13705), as lerobot has it: a transformer whose decoder gives a chunk of actions at once,
 // trained as the decoder of a variational autoencoder.
 var _ = family.Register(family.Family{ModelType: "act", Paper: "2304.13705",
-	HF: hf.Family{Class: "act", Diffusers: true, Has: []string{"latent_patch", "in_channels", "chunk_size",
+	HF: hf.Family{Class: "act", Diffusers: true, Unturned: true, Has: []string{"latent_patch", "in_channels", "chunk_size",
 		"views", "state_size", "view_height", "view_width", "backbone_width", "decoder_layers", "vae_layers",
 		"latent_size", "divergence_weight"}, Usual: map[string]string{"latent_patch": "[1, 1, 1]"},
 		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "hidden_size": "512", "num_hidden_layers": "4",
