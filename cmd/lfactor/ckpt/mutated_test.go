@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -53,13 +54,39 @@ func readDamaged(t *testing.T, path string) *damaged {
 	return d
 }
 
-func (d *damaged) write(t *testing.T, path string, cut int) {
+// write puts the tensors into a folder, in one file or in two with an index that says another thing of the tensor wrong; cut bytes are
+// missing at the end of the last file.
+func (d *damaged) write(t *testing.T, dir string, cut int, wrong string, files int) {
+	names := checkpoint.SortedKeys(d.infos)
+	if files == 1 {
+		d.file(t, filepath.Join(dir, "model.safetensors"), names, cut)
+		return
+	}
+	weights, half := map[string]string{}, len(names)/2
+	for i, part := range [][]string{names[:half], names[half:]} {
+		file := fmt.Sprintf("model-%05d-of-00002.safetensors", i+1)
+		d.file(t, filepath.Join(dir, file), part, i*cut)
+		for _, name := range part {
+			weights[name] = file
+		}
+	}
+	if wrong != "" {
+		weights[wrong] = "model-00003-of-00002.safetensors"
+	}
+	index, err := json.Marshal(map[string]any{"weight_map": weights})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), index, 0o600))
+}
+
+func (d *damaged) file(t *testing.T, path string, names []string, cut int) {
 	var body []byte
-	for _, name := range checkpoint.SortedKeys(d.infos) {
+	infos := map[string]*entry{}
+	for _, name := range names {
+		infos[name] = d.infos[name]
 		d.infos[name].Offsets = [2]int64{int64(len(body)), int64(len(body) + len(d.data[name]))}
 		body = append(body, d.data[name]...)
 	}
-	head, err := json.Marshal(d.infos)
+	head, err := json.Marshal(infos)
 	require.NoError(t, err)
 	raw := append(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head...)
 	raw = append(raw, body...)
@@ -102,11 +129,17 @@ var mutations = map[string]func(d *damaged, name string, r *rand.Rand) int{
 		binary.LittleEndian.PutUint32(d.data[name][4*r.IntN(len(d.data[name])/4):], math.Float32bits(x))
 		return 0
 	},
-	"cut": func(d *damaged, _ string, r *rand.Rand) int { return 1 + r.IntN(400) },
+	"cut":   func(d *damaged, _ string, r *rand.Rand) int { return 1 + r.IntN(60) },
+	"index": func(*damaged, string, *rand.Rand) int { return 0 },
 }
 
-// TestDamagedFolders: a folder with a tensor that is missing, of no layer, misshapen, of codes, not finite or cut
-// is converted to no form, also where no logits are compared: the error is one of a checkpoint, of exit code 6.
+// tokenizer is one of eleven tokens, for a form that keeps tokenizers.
+const tokenizer = `{"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+	"decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "merges": [["a", "b"], ["ab", "c"]],
+	"vocab": {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4, "f": 5, "g": 6, "h": 7, "i": 8, "ab": 9, "abc": 10}}}`
+
+// TestDamagedFolders: a folder with a tensor that is missing, of no layer, misshapen, of codes, not finite or cut, in one file or in two
+// whose index may name a file that is not there, is converted to no form, also where no logits are compared: the error is one of a checkpoint, of exit code 6.
 // With -long there are 10,000.
 func TestDamagedFolders(t *testing.T) {
 	t.Parallel()
@@ -117,6 +150,10 @@ func TestDamagedFolders(t *testing.T) {
 	bases := []string{"../../../stages/trained/testdata/adapters/base", "../../../stages/family/testdata/gpt2",
 		"../../../stages/family/testdata/phi3", "../../../stages/family/testdata/mixtral"}
 	targets := []string{"hf", "torch", "dcp", "lfactor", "gguf", "megatron"}
+	small := t.TempDir()
+	require.NoError(t, os.CopyFS(small, os.DirFS(bases[0])))
+	require.NoError(t, os.WriteFile(filepath.Join(small, "tokenizer.json"), []byte(tokenizer), 0o600))
+	bases[0] = small
 	kinds := checkpoint.SortedKeys(mutations)
 	r := rand.New(rand.NewPCG(1, 2))
 	works := map[[2]string]bool{}
@@ -125,6 +162,7 @@ func TestDamagedFolders(t *testing.T) {
 			works[[2]string{base, to}] = convertTo(t, base, to) == nil
 		}
 		require.True(t, works[[2]string{base, "hf"}] && works[[2]string{base, "torch"}] && works[[2]string{base, "lfactor"}], base)
+		require.True(t, base != small || works[[2]string{base, "gguf"}])
 	}
 	refused := map[string]int{}
 	for i := 0; i < count; {
@@ -134,13 +172,19 @@ func TestDamagedFolders(t *testing.T) {
 		}
 		i++
 		dir := t.TempDir()
-		config, err := os.ReadFile(filepath.Join(base, "config.json"))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600))
+		for _, side := range []string{"config.json", "tokenizer.json"} {
+			if text, err := os.ReadFile(filepath.Join(base, side)); err == nil {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, side), text, 0o600))
+			}
+		}
 		d := readDamaged(t, filepath.Join(base, "model.safetensors"))
 		name := d.names[r.IntN(len(d.names))]
-		d.write(t, filepath.Join(dir, "model.safetensors"), mutations[kind](d, name, r))
-		err = convertTo(t, dir, to)
+		cut, wrong, files := mutations[kind](d, name, r), "", 1+r.IntN(2)
+		if kind == "index" {
+			wrong, files = name, 2
+		}
+		d.write(t, dir, cut, wrong, files)
+		err := convertTo(t, dir, to)
 		var fault *checkpoint.Error
 		require.True(t, errors.As(err, &fault), "%s of %s, %s, to %s: %v", kind, base, name, to, err)
 		refused[kind+" "+to]++

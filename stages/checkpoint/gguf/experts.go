@@ -113,6 +113,9 @@ func (e *exporter) readExperts() (err error) {
 	if moe == nil {
 		return nil
 	}
+	if e.raw[moe.count] == nil { // as transformers 5 saves it
+		e.raw[moe.count] = e.raw["num_local_experts"]
+	}
 	for key, to := range map[string]*int{moe.count: &c.experts, moe.used: &c.used} {
 		if *to, err = e.whole(key, 0); err == nil && *to == 0 {
 			err = e.fault("config.json", "", checkpoint.Missing, "%s is not there", key)

@@ -388,3 +388,19 @@ func TestTrueTexts(t *testing.T) {
 	_, err = os.Stat(file)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
+
+// TestExpertsOfTransformers5: a config.json that transformers 5 saved says num_local_experts of Qwen3's mixtures, too.
+func TestExpertsOfTransformers5(t *testing.T) {
+	for _, f := range families {
+		if f.modelType != "qwen3_moe" {
+			continue
+		}
+		dir := toy(t, &f, 64, map[string]any{f.moe.count: nil, "num_local_experts": 4})
+		e := &exporter{family: &f, raw: map[string]any{}}
+		text, err := os.ReadFile(filepath.Join(dir, "config.json"))
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &e.raw))
+		require.NoError(t, e.readExperts())
+		require.Equal(t, 4, e.config.experts)
+	}
+}
