@@ -26,6 +26,10 @@ var sharedOut = []struct{ key, of string }{{"plan.chunk_size", "each chunk"}, {"
 	{"plan.etp", "each rank's part"}, {"plan.dp", "the microbatches of all replicas so far"},
 	{"train.micro_batch", "each microbatch"}}
 
+// lossOf are the keys that change a loss of the router.
+var lossOf = map[string][]string{"pooled": {"chunk_size", "micro_batch"}, "layer": {"chunk_size", "micro_batch"},
+	"sequence": {"chunk_size"}, "batch": {"chunk_size", "micro_batch", "dp"}}
+
 // SensitiveTo is what of a run's objective depends on how rows and weights are cut.
 func SensitiveTo(c *configs.Config, m *family.Model) Sensitive {
 	t, s := &c.Run.Train, Sensitive{why: map[string][]string{}, cut: map[string][]int{}}
@@ -38,15 +42,11 @@ func SensitiveTo(c *configs.Config, m *family.Model) Sensitive {
 	}
 	if m.Spec.Mixes() {
 		const loss, bound = "train.router.loss is taken of ", "train.router.capacity bounds the rows that an expert takes of "
-		pooled := t.Router.Loss == "pooled" || t.Router.Loss == "model" && family.Mixture.Of(m.Config).RouterLogits
-		switch {
-		case pooled, t.Router.Loss == "layer":
-			add(loss, "chunk_size", "micro_batch")
-		case t.Router.Loss == "sequence":
-			add(loss, "chunk_size")
-		case t.Router.Loss == "batch":
-			add(loss, "chunk_size", "micro_batch", "dp")
+		kind := t.Router.Loss
+		if kind == "model" && family.Mixture.Of(m.Config).RouterLogits {
+			kind = "pooled"
 		}
+		add(loss, lossOf[kind]...)
 		if t.Router.Capacity > 0 {
 			add(bound, "chunk_size", "micro_batch", "cp", "tp")
 		}
@@ -65,17 +65,17 @@ func SensitiveTo(c *configs.Config, m *family.Model) Sensitive {
 			"chunk_size", "micro_batch", "cp", "tp", "ep", "etp")
 	}
 	for _, p := range m.Params(nil) {
-		if p.Block >= len(m.Blocks) || !m.Blocks[p.Block].Recompute || len(p.Shape) < 2 || routes(m, p) || low(p.Name) == 0 {
+		layer := p.Block < len(m.Blocks) && m.Blocks[p.Block].Recompute && len(p.Shape) > 1 && !routes(m, p)
+		if !layer || low(p.Name) == 0 {
 			continue
 		}
-		key := "plan.tp"
+		key, n, k := "plan.tp", p.Shape[len(p.Shape)-2], p.Shape[len(p.Shape)-1]
 		if p.Experts {
 			key = "plan.etp"
 		}
-		for _, n := range p.Shape[len(p.Shape)-2:] { // of a square either may be cut
-			if square := p.Shape[len(p.Shape)-2] == m.Spec.Hidden && p.Shape[len(p.Shape)-1] == m.Spec.Hidden; (square ||
-				n != m.Spec.Hidden) && !slices.Contains(s.cut[key], n) {
-				s.cut[key] = append(s.cut[key], n)
+		for _, x := range []int{n, k} { // the width of the residual stream is cut in a square alone
+			if x != m.Spec.Hidden || n == k {
+				s.cut[key] = append(s.cut[key], x)
 			}
 		}
 	}

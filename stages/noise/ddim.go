@@ -11,15 +11,18 @@ type DDIM struct {
 	Prediction string `json:"prediction_type"`
 	Threshold
 	ZeroSNR bool `json:"rescale_betas_zero_snr"`
+	class   string
 }
 
-var _ = Register(func() Scheduler {
-	return &DDIM{Betas: defaultBetas(), Clip: Clip{true, 1}, AlphaToOne: true, Prediction: "epsilon",
-		Spacing: Spacing{Kind: "leading"}, Threshold: defaultThreshold()}
-})
+var _, _ = Register(func() Scheduler { return ddim("DDIMScheduler") }), Register(func() Scheduler { return ddim("DDIMParallelScheduler") })
 
-// Class is diffusers' name.
-func (*DDIM) Class() string { return "DDIMScheduler" }
+func ddim(class string) *DDIM {
+	return &DDIM{class: class, Betas: defaultBetas(), Clip: Clip{true, 1}, AlphaToOne: true, Prediction: "epsilon",
+		Spacing: Spacing{Kind: "leading"}, Threshold: defaultThreshold()}
+}
+
+// Class is diffusers' name. The parallel class is the same process, for pipelines that draw steps at once.
+func (s *DDIM) Class() string { return s.class }
 
 // Predicts is the file's prediction_type.
 func (s *DDIM) Predicts() string { return s.Prediction }

@@ -11,15 +11,18 @@ type DDPM struct {
 	Threshold
 	Spacing
 	ZeroSNR bool `json:"rescale_betas_zero_snr"`
+	class   string
 }
 
-var _ = Register(func() Scheduler {
-	return &DDPM{Betas: defaultBetas(), Variance: "fixed_small", Clip: Clip{true, 1}, Prediction: "epsilon",
-		Threshold: defaultThreshold(), Spacing: Spacing{Kind: "leading"}}
-})
+var _, _ = Register(func() Scheduler { return ddpm("DDPMScheduler") }), Register(func() Scheduler { return ddpm("DDPMParallelScheduler") })
 
-// Class is diffusers' name.
-func (*DDPM) Class() string { return "DDPMScheduler" }
+func ddpm(class string) *DDPM {
+	return &DDPM{class: class, Betas: defaultBetas(), Variance: "fixed_small", Clip: Clip{true, 1}, Prediction: "epsilon",
+		Threshold: defaultThreshold(), Spacing: Spacing{Kind: "leading"}}
+}
+
+// Class is diffusers' name. The parallel class is the same process, for pipelines that draw steps at once.
+func (s *DDPM) Class() string { return s.class }
 
 // Predicts is the file's prediction_type.
 func (s *DDPM) Predicts() string { return s.Prediction }
