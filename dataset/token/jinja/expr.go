@@ -332,7 +332,11 @@ func (e *filterExpr) apply(s *state, sc *scope, v any) (any, error) {
 	if err := s.charge(1 + weight(v)); err != nil {
 		return nil, err
 	}
-	out, err := filters[e.name](s, v, args)
+	f := filters[e.name]
+	if f == nil { // only here, as in Jinja: a branch that is not taken may name any
+		return nil, fmt.Errorf("no filter is named '%s'", e.name)
+	}
+	out, err := f(s, v, args)
 	if err != nil {
 		return nil, fmt.Errorf("filter '%s': %w", e.name, err)
 	}
@@ -357,7 +361,11 @@ func (e *testExpr) eval(s *state, sc *scope) (any, error) {
 	if err := s.charge(1 + weight(v)); err != nil {
 		return nil, err
 	}
-	ok, err := tests[e.name](s, v, args)
+	test := tests[e.name]
+	if test == nil {
+		return nil, fmt.Errorf("no test is named '%s'", e.name)
+	}
+	ok, err := test(s, v, args)
 	if err != nil {
 		return nil, fmt.Errorf("test '%s': %w", e.name, err)
 	}

@@ -137,12 +137,13 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// TestMarkup: nothing has no items to choose from, and what is added to a text that | safe made is escaped, as by Python's
+// TestMarkup: nothing has no items to choose from, a branch that is not taken may name any filter, and what is added to a text that | safe made is escaped, as by Python's
 // jinja2 3.1.6 and MarkupSafe.
 func TestMarkup(t *testing.T) {
 	for src, want := range map[string]string{
 		`{{ none | selectattr("a") | list }}{{ none | map("upper") | list | length }}{{ 0 | select | list }}`: "[]0[]",
 		`{{ "<"|safe + "<" + "&'" }} {{ "<" + '"'|safe }} {{ "<"|safe ~ "<" }}`:                               `<&lt;&amp;&#39; &lt;" <<`,
+		`{% if false %}{{ 1 | from_json }}{{ 1 is unheard }}{% endif %}x`:                                     "x",
 		`{{ "a"|safe + {"k": 1}|tojson }} {{ "<"|e + "<"|safe + "<" }} {{ ("<"|safe) + "<" }}`:                `a{&#34;k&#34;: 1} &lt;<&lt; <&lt;`,
 	} {
 		out, err := evaluate(src, NewMap())

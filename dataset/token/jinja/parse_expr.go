@@ -400,9 +400,6 @@ func (p *parser) parseFilter(of expr) (*filterExpr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if filters[n] == nil {
-		return nil, fmt.Errorf("no filter is named '%s'", n)
-	}
 	out := &filterExpr{of: of, name: n}
 	if p.accept(symbol, "(") {
 		out.args, err = p.parseArgs()
@@ -417,9 +414,6 @@ func (p *parser) parseTest(of expr) (expr, error) {
 	n, err := p.ident()
 	if err != nil {
 		return nil, err
-	}
-	if tests[n] == nil {
-		return nil, fmt.Errorf("no test is named '%s'", n)
 	}
 	out := &testExpr{of: of, name: n, negate: negate}
 	t := p.peek()
