@@ -37,7 +37,7 @@ func TestLlavaConfig(t *testing.T) {
 	require.Equal(t, want, m, "a list of one layer is that layer")
 	for _, c := range []struct{ old, new, want string }{
 		{`"vision_feature_layer": -2`, `"vision_feature_layer": [-2, -5]`,
-			"vision_feature_layer: [-2, -5], only the output of one layer"},
+			"vision_feature_layer: [-2,-5], only the output of one layer"},
 		{`"vision_feature_layer": -2`, `"vision_feature_layer": 0`, "vision_feature_layer: 0, only"},
 		{`"vision_feature_layer": -2`, `"vision_feature_layer": -25`,
 			"vision_feature_layer: -25, but the tower has 24 layers"},

@@ -43,7 +43,8 @@ var idleSettings = []idleSetting{
 		"optimizer.moments is not 8bit"},
 	{[]string{"optimizer.min_lr"}, func(c *Config) bool { return c.Run.Schedule.Kind == "constant" },
 		"schedule.kind is constant"},
-	{[]string{"optimizer.encoder_lr_scale", "plan.encoder.tp"}, func(c *Config) bool {
+	{[]string{"optimizer.encoder_lr_scale", "optimizer.projector_lr_scale", "plan.encoder.tp", "plan.encoder.ahead",
+		"plan.encoder.patches", "plan.encoder.fill"}, func(c *Config) bool {
 		return c.Model.ModelType != "" && c.Model.Vision.None()
 	}, "the model has no encoder"},
 	{[]string{"schedule.wsd_decay", "schedule.wsd_decay_steps"},
@@ -55,11 +56,18 @@ var idleSettings = []idleSetting{
 		"train.loss_scale_hysteresis"}, func(c *Config) bool { return c.Run.Train.Precision != "fp16" },
 		"train.precision is not fp16"},
 	{[]string{"data.drop_last"}, func(c *Config) bool { return c.Run.Train.Epochs == 0 }, "train.epochs is 0"},
-	{[]string{"lora.alpha", "lora.dropout", "lora.targets", "lora.merge"},
+	{[]string{"lora.alpha", "lora.dropout", "lora.targets", "lora.merge", "lora.adapters_only"},
 		func(c *Config) bool { return c.Run.LoRA.Rank == 0 }, "lora.rank is 0"},
 	{[]string{"train.mtp_loss_weight"}, func(c *Config) bool {
 		return c.Model.ModelType != "" && c.Model.MTPLayers == 0
 	}, "the model has no layers of multi-token prediction"},
+	{[]string{"checkpoint.load_optimizer", "checkpoint.load_rng"},
+		func(c *Config) bool { return c.Run.Checkpoint.Load == "" }, "there is no checkpoint.load"},
+	{[]string{"checkpoint.save_hf_path"}, func(c *Config) bool { return !c.Run.Checkpoint.SaveHF },
+		"checkpoint.save_hf is false"},
+	{[]string{"log.project"}, func(c *Config) bool { return len(c.Run.Log.Trackers) == 0 }, "there are no log.trackers"},
+	{[]string{"log.tensor_values"}, func(c *Config) bool { return len(c.Run.Log.Tensors) == 0 }, "there are no log.tensors"},
+	{[]string{"device_strict"}, func(c *Config) bool { return c.Run.Device == "cpu" }, "device is cpu"},
 	{[]string{"log.tensor_steps"}, func(c *Config) bool {
 		for _, text := range c.Run.Log.TensorSteps {
 			if s, err := ParseSteps(text); err != nil || s.From <= int64(c.Run.Train.Steps) {
@@ -72,15 +80,23 @@ var idleSettings = []idleSetting{
 		"plan.dp is 1, and there is nothing to share"},
 }
 
+// Idle are notes of those keys that are given all the same: by a file or key=value, since scripts for Megatron give many
+// flags that do nothing.
+func (c *Config) Idle(why string, keys ...string) (notes []string) {
+	for _, key := range keys {
+		o := c.Origin(key)
+		if o.Layer == source.LayerFile || o.Layer == source.LayerOverride && !strings.HasPrefix(o.Text, "--") {
+			notes = append(notes, fmt.Sprintf("%s has no effect: %s", key, why))
+		}
+	}
+	return notes
+}
+
 // noteIdle notes the settings that are given and do nothing, and a schedule that the run does not fit.
 func (c *Config) noteIdle() {
 	for _, s := range idleSettings {
-		for _, key := range s.keys {
-			o := c.Origin(key) // scripts for Megatron give many flags that do nothing
-			given := o.Layer == source.LayerFile || o.Layer == source.LayerOverride && !strings.HasPrefix(o.Text, "--")
-			if given && s.idle(c) {
-				c.Notices = append(c.Notices, fmt.Sprintf("%s has no effect: %s", key, s.why))
-			}
+		if s.idle(c) {
+			c.Notices = append(c.Notices, c.Idle(s.why, s.keys...)...)
 		}
 	}
 	t, s := &c.Run.Train, &c.Run.Schedule

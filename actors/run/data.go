@@ -69,6 +69,13 @@ func newData(r *Run) *data {
 		marks: marks{recent: map[int64]dataset.Position{}, saved: map[int64]dataset.Position{}}}
 }
 
+// idleOf are the keys that data of a form does not read, which is known when it is opened.
+var idleOf = map[dataset.Form][]string{dataset.InText: ofTalks, dataset.InTokens: append(ofTalks, "data.text_key"),
+	dataset.InMessages: {"data.text_key", "data.sample_type"}, dataset.InParts: {"data.text_key"}}
+
+var ofTalks = []string{"data.messages", "data.message_key", "data.train_on_prompt", "data.last_turn_only",
+	"data.sample_type", "data.drop_long"}
+
 // openData opens what data.* names; a resumed run goes on at its checkpoint's position.
 func openData(r *Run) (*data, error) {
 	d := newData(r)
@@ -125,6 +132,9 @@ func (d *data) open() error {
 	d.began = d.train.Position()
 	if !lead {
 		return nil
+	}
+	for _, n := range d.r.cfg.Idle(fmt.Sprintf("the data is %s", d.kind), idleOf[d.kind.Form()]...) {
+		fmt.Fprintln(d.r.io.Progress, "note:", n)
 	}
 	d.ledger, err = dataset.OpenLedger(filepath.Join(c.Log.Dir, LedgerName))
 	if err != nil {

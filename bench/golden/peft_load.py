@@ -72,7 +72,7 @@ def load(name, path):
 
 def main():
     warnings.simplefilter("error", UserWarning)  # of missing keys
-    warnings.filterwarnings("ignore", message=".*base_model_name_or_path.*|.*config file.*|.*vocab.*|.*__array_wrap__.*")
+    warnings.filterwarnings("ignore", message=".*base_model_name_or_path.*|.*config file.*|.*vocab.*|.*__array_wrap__.*|fan_in_fan_out is set.*")
     out = {path.name: load(path.name, path) for path in sorted(pathlib.Path(sys.argv[1]).iterdir())}
     pathlib.Path("stages/trained/testdata/peft.json").write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in out.items()) + "\n}\n")
 

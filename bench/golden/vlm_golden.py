@@ -127,6 +127,14 @@ def llava(tower, **more):
     return LlavaForConditionalGeneration, LlavaConfig(text_config=facts, vision_config=vision, image_token_id=IMAGE, attn_implementation="eager", **of, **tied(False))
 
 
+def llava_gpt2():
+    """A decoder whose file has names of its own, and whose positions are a table."""
+    vision = CLIPVisionConfig(num_hidden_layers=2, hidden_size=16, intermediate_size=24, num_attention_heads=2, image_size=16, patch_size=4)
+    text = dict(model_type="gpt2", vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_inner=48, n_positions=256, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0) | tied(False)
+    return LlavaForConditionalGeneration, LlavaConfig(text_config=text, vision_config=vision, image_token_id=IMAGE, attn_implementation="eager", vision_feature_layer=-2,
+                                                      vision_feature_select_strategy="default", **tied(False))
+
+
 def gemma3():
     """Windows of 6 tokens, less than the 12 of an image of three tiles: its tokens see what comes behind them, and 6 back."""
     vision = dict(model_type="siglip_vision_model", hidden_size=16, intermediate_size=24, num_attention_heads=2, num_hidden_layers=2, image_size=16, patch_size=4, vision_use_head=False)
@@ -165,6 +173,7 @@ CASES = {
     "gemma3-vision": gemma3,
     "qwen3.5-vision": lambda: qwen3_5(False),
     "qwen3.5-moe-vision": lambda: qwen3_5(True),
+    "llava-clip-gpt2": lambda: llava_gpt2(),
 }
 
 

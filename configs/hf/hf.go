@@ -276,9 +276,7 @@ func (d *Decoder) key(key, value string) bool {
 		value = "0"
 	}
 	if slices.Contains(d.f.Dropouts, key) {
-		if !source.SameValue(value, "0") && value != "null" {
-			d.Sink.Note(fmt.Sprintf("%s: %s = %s: training here has no dropout", d.O, key, value))
-		}
+		d.noDropout(key, value)
 		return true
 	}
 	if ours := cmp.Or(d.f.Alias[key], key); slices.Contains(d.f.Offered, ours) {
@@ -328,6 +326,13 @@ func (d *Decoder) key(key, value string) bool {
 		return false
 	}
 	return true
+}
+
+// noDropout notes a dropout that is not 0.
+func (d *Decoder) noDropout(key, value string) {
+	if !source.SameValue(value, "0") && value != "null" {
+		d.Sink.Note(fmt.Sprintf("%s: %s = %s: training here has no dropout", d.O, key, value))
+	}
 }
 
 // owns says whether a key is no setting, but one that settings of the family follow from.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs/source"
 )
@@ -246,6 +247,8 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 		case renamed && to == "" || value == "null":
 		case d.Sink.Has(source.ModelKeys + ".vision." + to):
 			d.Set("vision."+to, value)
+		case composedIdle[key] && strings.Contains(key, "drop"):
+			d.noDropout("vision_config."+key, value)
 		case composedIdle[key]:
 		default:
 			unread = append(unread, "vision_config."+key)

@@ -105,6 +105,9 @@ func decoderSource(c configs.Model) func(string) family.Source {
 	own := family.Registered(c.Text).Build(c).Source
 	return func(name string) family.Source {
 		s := own(name)
+		if c.Text == "gpt2" { // transformers 5 names all decoders alike here
+			s.Name = strings.Replace(s.Name, "transformer.", "model.", 1)
+		}
 		s.Name = "language_model." + s.Name
 		return s
 	}

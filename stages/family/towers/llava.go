@@ -75,7 +75,8 @@ func llavaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 		layer = list[0] // the same features
 	}
 	if err := json.Unmarshal(layer, &n); err != nil || n == 0 {
-		d.Fail("vision_feature_layer", fmt.Sprintf("%s, only the output of one layer can be projected", layer), "")
+		d.Fail("vision_feature_layer", fmt.Sprintf("%s, only the output of one layer can be projected",
+			hf.Compact(layer)), "")
 	} else {
 		d.Set("vision.vision_feature_layer", hf.Compact(layer))
 	}
