@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
@@ -49,7 +50,8 @@ type peftCase struct {
 	m     *family.Model
 	w     *family.Weights
 	lora  *block.Lora
-	fused bool // of transformers' layers some are several of ours
+	dtype tensor.DType // that it computes in; float32 where it is not said
+	fused bool         // of transformers' layers some are several of ours
 }
 
 // fill gives the golden weights, and random additions.
@@ -91,7 +93,7 @@ func (c *peftCase) losses(t *testing.T, steps int64, mesh topology.Mesh) (losses
 		mb.Positions, mb.Weights = append(mb.Positions, i), append(mb.Weights, 1.0/(peftRows-1))
 	}
 	mb.Weights[peftRows-1] = 0
-	l, err := layout.New(&layout.Design{Model: c.m, Lora: c.lora, Mesh: mesh,
+	l, err := layout.New(&layout.Design{Model: c.m, Lora: c.lora, Mesh: mesh, DType: c.dtype,
 		Schedule: "1f1b", Micro: 1, Rows: peftRows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8},
 		Frozen: func(name string) bool { return !strings.Contains(name, ".lora_") && !c.lora.Saves(name) }})
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
@@ -105,22 +106,8 @@ func TestPEFTTrained(t *testing.T) {
 			}
 		}
 	}
-	if python := os.Getenv("LFACTOR_PYTHON"); *long || *writeAdapters != "" {
-		if python == "" {
-			python = "python3"
-		}
-		if err := exec.Command(python, "-c", "import transformers, peft").Run(); err != nil {
-			t.Skipf("%s cannot import transformers and peft (%v): no training is compared", python, err)
-		}
-		run := exec.Command(python, "bench/golden/peft_loss.py", "--trained", dir)
-		run.Dir = "../.."
-		out, err := run.CombinedOutput()
-		require.NoError(t, err, string(out))
-		if *writeAdapters != "" {
-			text, err := os.ReadFile(filepath.Join(dir, "losses.json"))
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(golden, text, 0o600))
-		}
+	if *long || *writeAdapters != "" {
+		trainsByPEFT(t, dir, golden)
 	}
 	var want map[string][]float64
 	text, err := os.ReadFile(golden)
@@ -146,7 +133,30 @@ func TestPEFTTrained(t *testing.T) {
 			}
 		}
 	}
+	cases["gemma2/011"].dtype = tensor.BF16 // with DoRA
+	require.True(t, cases["gemma2/011"].lora.DoRA)
+	require.InEpsilonSlice(t, want["gemma2/011"][:trainedSteps], cases["gemma2/011"].losses(t, trainedSteps, meshes[0]), 0.03)
 	for _, form := range checkpoint.SortedKeys(counts) {
 		t.Logf("%d %s", counts[form], form)
+	}
+}
+
+// trainsByPEFT has Python train the adapters of dir, and puts the losses into a file.
+func trainsByPEFT(t *testing.T, dir, golden string) {
+	python := os.Getenv("LFACTOR_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if err := exec.Command(python, "-c", "import transformers, peft").Run(); err != nil {
+		t.Skipf("%s cannot import transformers and peft (%v): no training is compared", python, err)
+	}
+	run := exec.Command(python, "bench/golden/peft_loss.py", "--trained", dir)
+	run.Dir = "../.."
+	out, err := run.CombinedOutput()
+	require.NoError(t, err, string(out))
+	if at := filepath.Join(dir, "losses.json"); at != golden {
+		text, err := os.ReadFile(at)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(golden, text, 0o600))
 	}
 }

@@ -228,8 +228,9 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		// As PEFT has it: what is not dropped of the input gets the magnitude over the norm, which has no gradient.
 		sum := r.T.Add(w, r.T.Scale(r.T.Linear(b, r.T.Permute(a, 1, 0), nil), l.Scale()))
 		m := r.T.Param(name+Magnitude, []int{out}, map[bool]int{true: -1, false: axis}[o.Row], unit, true)
-		m, base := r.T.Mul(m, r.T.InverseNorms(sum)), r.T.Linear(d, w, nil)
-		return r.T.Add(y, r.T.Add(r.T.MulCols(r.T.Add(base, up), m), r.T.Scale(base, -1)))
+		base := r.T.Linear(d, w, nil)
+		unit := r.T.MulCols(r.T.Add(base, up), r.T.InverseNorms(sum))
+		return r.T.Add(y, r.T.Add(r.T.MulCols(unit, m), r.T.Scale(base, -1)))
 	}
 }
 
