@@ -6,7 +6,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// OpenAI's shape: {"messages": [{"role": …, "content": …}], "tools": […]}.
+// OpenAI's shape: {"messages": [{"role": …, "content": …}], "tools": […]}, with a system's text beside it in other tools' data.
 var _ = registerChat("openai", `conversations as {"messages": [{"role", "content"}]}`,
 	func(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
 		turns, err := c.turns(or(tags.Messages, "messages"), or(tags.Role, "role"), or(tags.Content, "content"), tags)
@@ -15,7 +15,10 @@ var _ = registerChat("openai", `conversations as {"messages": [{"role", "content
 				err = c.modern(&turns[i], i)
 			}
 		}
-		return turns, err
+		if err != nil {
+			return nil, err
+		}
+		return c.withSystem(turns, tags.Name(tags.SystemKey, "system"))
 	}, func(d dataset.Document) any {
 		turns := make([]any, len(d.Messages))
 		for i, m := range d.Messages {

@@ -69,6 +69,9 @@ func (c chatRecord) withSystem(turns []dataset.Message, key string) ([]dataset.M
 		return turns, nil
 	}
 	s, err := c.text(key)
+	if err == nil && s == "" && key == "system" {
+		s, err = c.text("system_prompt") // ms-swift's other name of it
+	}
 	if err != nil || s == "" {
 		return turns, err
 	}

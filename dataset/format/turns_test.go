@@ -156,3 +156,24 @@ func (oneRecord) Close() error        { return nil }
 func (r oneRecord) Record(int64) ([]byte, dataset.Place, error) {
 	return []byte(r), dataset.Place{}, nil
 }
+
+// A system's text beside the turns is the first message in every shape, under the names that other trainers read.
+func TestSystemBeside(t *testing.T) {
+	const talk = `[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]`
+	for line, want := range map[string]string{
+		`{"messages":` + talk + `,"system":"s"}`:             "s",
+		`{"messages":` + talk + `,"system_prompt":"s"}`:      "s",
+		`{"messages":` + talk + `,"system":null}`:            "",
+		`{"conversations":` + talk + `,"system_prompt":"s"}`: "s",
+		`{"messages":[{"role":"system","content":"own"},{"role":"user","content":"q"},{"role":"assistant","content":"a"}],"system":"s"}`: "own",
+	} {
+		d, err := openLine(t, line, dataset.Options{}).Read(0)
+		require.NoError(t, err, line)
+		if want == "" {
+			require.Len(t, d.Messages, 2, line)
+			continue
+		}
+		require.Len(t, d.Messages, 3, line)
+		require.Equal(t, [2]string{"system", want}, [2]string{d.Messages[0].Role, d.Messages[0].Content}, line)
+	}
+}
