@@ -19,6 +19,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // LeaderHeader names the address of the head that leads, in an answer of one that does not.
@@ -38,6 +39,7 @@ func Dial(ctx context.Context, addr string, id *trust.Identity, path string) (*C
 	if err != nil {
 		return nil, err
 	}
+	machine.TryOften(c.(*tls.Conn).NetConn())
 	if err := c.SetDeadline(time.Now().Add(dialLimit)); err != nil {
 		return nil, err
 	}

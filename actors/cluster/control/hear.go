@@ -91,8 +91,8 @@ func (c *Conn) acked() (int64, bool) {
 	if t, ok := inner.(*tls.Conn); ok {
 		inner = t.NetConn()
 	}
-	_, _, n, ok := machine.Carried(inner)
-	return n, ok
+	t, ok := machine.Carried(inner)
+	return t.Acked, ok
 }
 
 // expired reports whether a limit of time has passed.

@@ -22,8 +22,7 @@ const (
 	below     = 256 << 10 // bytes of records that one system call writes
 	readBelow = 512 << 10
 	// handshake is how long a peer may take until its edge is open, and waiting how many may take that
-	// long at once: more are dropped, so that half-open connections cost neither memory nor the edges
-	// of others.
+	// long at once (Crowd).
 	handshake = 10 * time.Second
 	waiting   = 256
 )
@@ -173,11 +172,12 @@ func Dial(ctx context.Context, addr, node string, id *trust.Identity, g Greeting
 	if err != nil {
 		return nil, err
 	}
+	machine.TryOften(raw)
 	wire := &batched{Conn: raw, direct: true}
 	t := tls.Client(wire, id.Client(node, trust.Agent))
 	c, err := open(ctx, t, wire, g)
 	if err == nil {
-		err = machine.GiveUpAfter(raw, cutAfter)
+		err = machine.GiveUpAfter(raw, machine.CutAfter)
 	}
 	if err != nil {
 		raw.Close()
@@ -185,10 +185,6 @@ func Dial(ctx context.Context, addr, node string, id *trust.Identity, g Greeting
 	}
 	return c, nil
 }
-
-// cutAfter is how long a peer may leave everything unacknowledged before the edge counts as cut. Beats
-// notice a process that process 0 does not hear; this is for a network that is cut between two others.
-const cutAfter = 2 * time.Second
 
 // open makes the handshake and greets.
 func open(ctx context.Context, t *tls.Conn, wire *batched, g Greeting) (*Conn, error) {
@@ -234,7 +230,7 @@ type Listener struct {
 	ready   chan *Conn
 	done    chan struct{}
 	once    sync.Once
-	slots   chan struct{}
+	opening Crowd
 	refused atomic.Int64
 	logged  atomic.Int64 // when, in Unix nanoseconds
 	wg      sync.WaitGroup
@@ -250,7 +246,7 @@ func Listen(addr string, id *trust.Identity, o Options) (*Listener, error) {
 		o.Handshake = handshake
 	}
 	l := &Listener{ln: ln, id: id, o: o, ready: make(chan *Conn), done: make(chan struct{}),
-		slots: make(chan struct{}, waiting)}
+		opening: Crowd{Most: waiting}}
 	l.wg.Add(1)
 	go l.accept()
 	return l, nil
@@ -273,18 +269,16 @@ func (l *Listener) accept() {
 			}
 			continue
 		}
-		select {
-		case l.slots <- struct{}{}:
-		default:
-			l.refuse(fmt.Errorf("%s: %d connections are half-open already", raw.RemoteAddr(), waiting))
-			raw.Close()
-			continue
+		if old := l.opening.Enter(raw); old != nil {
+			old.Close() // the one that reads from it says so
 		}
 		l.wg.Add(1)
 		go func() {
 			defer l.wg.Done()
 			c, err := l.take(raw)
-			<-l.slots
+			if !l.opening.Leave(raw) {
+				err = fmt.Errorf("%d connections are half-open, and none has more than its address", waiting)
+			}
 			if err != nil {
 				l.refuse(fmt.Errorf("%s: %w", raw.RemoteAddr(), err))
 				raw.Close()
@@ -304,6 +298,7 @@ func (l *Listener) take(raw net.Conn) (*Conn, error) {
 	if err := raw.SetDeadline(time.Now().Add(l.o.Handshake)); err != nil {
 		return nil, err
 	}
+	machine.TryOften(raw)
 	wire := &batched{Conn: raw, direct: true}
 	t := tls.Server(wire, l.id.Server(trust.Agent))
 	if err := t.Handshake(); err != nil {
@@ -330,7 +325,7 @@ func (l *Listener) take(raw net.Conn) (*Conn, error) {
 		return nil, err
 	}
 	wire.direct = false
-	if err := machine.GiveUpAfter(raw, cutAfter); err != nil {
+	if err := machine.KeepAsking(raw, machine.IdleAfter); err != nil {
 		return nil, err
 	}
 	return c, raw.SetDeadline(time.Time{})

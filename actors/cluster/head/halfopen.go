@@ -1,7 +1,6 @@
 package head
 
 import (
-	"container/list"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,12 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/cluster/edge"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // halfOpenMost is how many connections may be without a request at a time, or a quarter of the files that
-// the head may open, if that is less. A handshake takes milliseconds, so that those who want something are
-// among the newest: the oldest is dropped for one more.
+// the head may open, if that is less (edge.Crowd).
 const halfOpenMost = 256
 
 // The store ends the head if it cannot open a file. So connections leave it filesKept of those that the head
@@ -49,6 +49,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if b.open.Add(1) <= b.most || b.most == 0 {
+			machine.TryOften(c)
 			return &counted{c.(*net.TCPConn), sync.OnceFunc(func() { b.open.Add(-1) })}, nil
 		}
 		b.open.Add(-1)
@@ -69,41 +70,28 @@ func (c *counted) Close() error {
 	return c.TCPConn.Close()
 }
 
-// halfOpen keeps those who open connections and say nothing from filling the head's memory and file
-// descriptors.
+// halfOpen keeps those who open connections and say nothing from filling the head's memory and file descriptors.
 type halfOpen struct {
-	log  func(format string, args ...any)
-	most int
+	log     func(format string, args ...any)
+	opening edge.Crowd
 
 	mu      sync.Mutex
-	waiting list.List // of net.Conn, the oldest first
-	at      map[net.Conn]*list.Element
 	refused int64
 	logged  time.Time
 }
 
 // state is http.Server's ConnState. What it drops is closed behind it, since closing calls it again.
 func (o *halfOpen) state(c net.Conn, s http.ConnState) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	if s != http.StateNew {
-		if e := o.at[c]; e != nil {
-			o.waiting.Remove(e)
-			delete(o.at, c)
-		}
+		o.opening.Leave(c)
 		return
 	}
-	if o.at == nil {
-		o.at = map[net.Conn]*list.Element{}
+	if old := o.opening.Enter(c); old != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.drop(old, "half-open", int64(o.opening.Most))
+		go old.Close()
 	}
-	o.at[c] = o.waiting.PushBack(c)
-	if o.waiting.Len() <= o.most {
-		return
-	}
-	old := o.waiting.Remove(o.waiting.Front()).(net.Conn)
-	delete(o.at, old)
-	o.drop(old, "half-open", int64(o.most))
-	go old.Close()
 }
 
 // drop counts a connection that is dropped because there are so many others, and tells once a second.
@@ -133,6 +121,6 @@ func (o *halfOpen) count() int64 {
 // metrics writes the count for Prometheus.
 func (o *halfOpen) metrics(m *samples) {
 	m.family("lfactor_half_open_connections_dropped",
-		fmt.Sprintf("Connections that were dropped because %d others said nothing either, or no file was left.", o.most))
+		fmt.Sprintf("Connections that were dropped because %d others said nothing either, or no file was left.", o.opening.Most))
 	m.add("", o.count())
 }

@@ -181,3 +181,17 @@ func (h *Host) Rate(bits int64) {
 	h.r.do("ip", "netns", "exec", h.ns, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate",
 		strconv.FormatInt(bits, 10), "burst", "256k", "latency", "50ms")
 }
+
+// Lose drops so many of a hundred packets that the host receives, drawn at random; 0 drops none. It needs nft.
+func (h *Host) Lose(percent int) {
+	h.r.t.Helper()
+	if _, err := exec.LookPath("nft"); err != nil {
+		h.r.t.Skip("left out: packets are dropped by nft")
+	}
+	in := []string{"nsenter", "--net=/run/netns/" + h.ns, "nft"}
+	_ = exec.Command(in[0], append(in[1:], "delete", "table", "ip", "lossy")...).Run() // there may be none
+	if percent > 0 {
+		h.r.do(append(in, fmt.Sprintf("table ip lossy { chain in { type filter hook input priority 0; "+
+			"numgen random mod 100 lt %d drop; }; }", percent))...)
+	}
+}

@@ -18,8 +18,10 @@ import (
 // which also measures how their clocks stand to each other.
 
 const (
-	beatEvery  = 100 * time.Millisecond
-	silentFrom = 400 * time.Millisecond // without a beat a process is suspect
+	beatEvery = 100 * time.Millisecond
+	// silentFrom without a beat a process is suspect: a beat that gets lost is there 300 ms after the one before, one
+	// that gets lost twice 500 ms; and so is the first on a way that became 600 ms longer
+	silentFrom = 700 * time.Millisecond
 	// or so many of the longest gaps between its beats, where a machine has more work than processors,
 	silentGaps = 4
 	silentMost = 5 * time.Second // but not longer
@@ -91,7 +93,7 @@ func (l *Links) keepBeat(c net.Conn) bool {
 		c.Close()
 		return false
 	}
-	l.conns[c] = struct{}{}
+	l.conns[c] = true
 	l.wg.Add(1)
 	return true
 }
@@ -307,7 +309,11 @@ func (l *Links) heard(proc int, life uint32, first bool) {
 	p, now := l.pulses[proc], time.Now()
 	switch {
 	case first:
-		l.pulses[proc] = &pulse{life: life, last: now}
+		old := &pulse{life: life, last: now} // of a life whose connection broke, the gaps are known
+		if p != nil && p.life == life {
+			old.gap = max(p.gap, now.Sub(p.last))
+		}
+		l.pulses[proc] = old
 	case p.life == life:
 		p.gap, p.last = max(p.gap, now.Sub(p.last)), now
 	}

@@ -28,7 +28,7 @@ type Links struct {
 	sys         Actors     // nil before Serve
 	coordinator actors.Ref // hears of messages that cannot be taken in
 	edges       map[[2]actors.Ref]*outEdge
-	conns       map[net.Conn]struct{}
+	conns       map[net.Conn]bool
 	lives       map[int]uint32 // by process: the newest that has said hello
 	fence       fence
 	channels    channels
@@ -50,6 +50,7 @@ type Links struct {
 	clock  func() time.Duration // of tests; nil for the system's
 	clocks map[int]Offset       // by process, as it has measured them
 
+	losses     losses
 	outs       map[net.Conn]int // what carries what this process sends, and to which it does
 	gone       map[int]carried  // of connections that have ended, by process
 	complaints []string         // for process 0
@@ -80,7 +81,7 @@ func (e remoteError) Trace() []byte { return e.stack }
 func New(t Transport, proc, life int, hash [32]byte, owner func(actors.Ref) int) *Links {
 	return &Links{t: t, proc: proc, life: uint32(life), hash: hash, owner: owner,
 		pool: tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0), edges: map[[2]actors.Ref]*outEdge{},
-		conns: map[net.Conn]struct{}{}, lives: map[int]uint32{}, clocks: map[int]Offset{}, outs: map[net.Conn]int{},
+		conns: map[net.Conn]bool{}, lives: map[int]uint32{}, clocks: map[int]Offset{}, outs: map[net.Conn]int{},
 		gone: map[int]carried{}, pulses: map[int]*pulse{}, over: make(chan struct{})}
 }
 
@@ -123,7 +124,7 @@ func (l *Links) keep(c net.Conn) bool {
 		c.Close()
 		return false
 	}
-	l.conns[c] = struct{}{}
+	l.conns[c] = false
 	return true
 }
 

@@ -99,13 +99,18 @@ func (l *Links) sent(c net.Conn) {
 		return
 	}
 	delete(l.outs, c)
-	if busy, full, acked, ok := machine.Carried(tcp(c)); ok {
-		x := l.gone[to]
-		l.gone[to] = carried{x.busy + busy, x.full + full, x.acked + acked}
+	if now, ok := machine.Carried(tcp(c)); ok {
+		l.gone[to] = l.gone[to].plus(now)
 	}
 }
 
-// carriedBy is what this process has sent to each other.
+// plus is what was carried with what a connection has.
+func (x carried) plus(t machine.Traffic) carried {
+	return carried{x.busy + t.Busy, x.full + t.Full, x.acked + t.Acked}
+}
+
+// carriedBy is what this process has sent to each other. Each connection is given the patience that the network
+// wants: how much of all that was sent got lost, and how long it takes to try again.
 func (l *Links) carriedBy() map[int]carried {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,12 +118,19 @@ func (l *Links) carriedBy() map[int]carried {
 	for to, x := range l.gone {
 		out[to] = x
 	}
+	mine := map[net.Conn]machine.Traffic{} // those that others opened, they watch
 	for c, to := range l.outs {
-		if busy, full, acked, ok := machine.Carried(tcp(c)); ok {
-			x := out[to]
-			out[to] = carried{x.busy + busy, x.full + full, x.acked + acked}
+		if now, ok := machine.Carried(tcp(c)); ok {
+			out[to] = out[to].plus(now)
+			mine[c] = now
 		}
 	}
+	for c, dialed := range l.conns { // for beats
+		if now, ok := machine.Carried(tcp(c)); ok && dialed {
+			mine[c] = now
+		}
+	}
+	l.losses.see(mine)
 	return out
 }
 
