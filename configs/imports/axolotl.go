@@ -1,6 +1,10 @@
 package imports
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // axolotl are the keys of Axolotl's YAML. Source: its docs/config-reference, release 0.12.
 var axolotl = map[string]rule{
@@ -98,6 +102,13 @@ func axolotlData(r *reading, key string, v any) {
 			}
 		} else {
 			paths = append(paths, path)
+		}
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			same := []string{"split train", "roles_to_train [assistant]", "train_on_eos turn", "field_messages messages"}
+			if !slices.Contains([]string{"path", "type", "data_files", "ds_type"}, k) &&
+				!slices.Contains(same, fmt.Sprint(k, " ", m[k])) {
+				r.differ(key+"."+k, m[k], "is not read: docs/data.md has the forms of conversations that are")
+			}
 		}
 		if t := fmt.Sprint(m["type"]); t != "chat_template" && t != "alpaca" && t != "sharegpt" && t != "<nil>" &&
 			t != "completion" {

@@ -45,7 +45,7 @@ func TestImport(t *testing.T) {
 			want: map[string]string{"train.phase": "sft", "lora.rank": "32", "lora.alpha": "16", "train.global_batch": "32", "train.micro_batch": "2",
 				"train.steps": "300", "optimizer.lr": "0.0002", "train.precision": "bf16", "data.packing": "true", "schedule.warmup_steps": "10",
 				"plan.recompute": "full", "checkpoint.dir": "./outputs/lora-out", "lora.base": "nf4"},
-			differs: map[string]string{"datasets": "hub", "base_model": "hf:// fetches it",
+			differs: map[string]string{"datasets": "hub", "datasets.roles_to_train": "forms of conversations", "datasets.message_field_training": "is not read", "base_model": "hf:// fetches it",
 				"wandb_project": "reports", "tf32": "implementation", "flash_attention": "implementation", "saves_per_epoch": "counts steps"},
 		},
 		"torchtitan.toml": {
