@@ -97,8 +97,7 @@ func (s *staff) here(env []string) (*life, error) {
 		return nil, errors.Join(err, out.Close())
 	}
 	s.children.Began(cmd.Process.Pid)
-	return &life{name: fmt.Sprintf("pid %d", cmd.Process.Pid), in: in,
-		out:   gob.NewDecoder(bufio.NewReader(out)),
+	return &life{name: fmt.Sprintf("pid %d", cmd.Process.Pid), in: in, out: gob.NewDecoder(bufio.NewReader(out)),
 		close: func() { _ = out.Close() },        // it is only read
 		kill:  func() { _ = cmd.Process.Kill() }, // it may have ended
 		ended: func() string {

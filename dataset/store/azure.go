@@ -45,11 +45,10 @@ type azureConfig struct {
 
 // azureFromEnv reads the variables that Azure's own tools read.
 func azureFromEnv() azureConfig {
-	return azureConfig{account: os.Getenv("AZURE_STORAGE_ACCOUNT"),
-		endpoint: os.Getenv("AZURE_STORAGE_ENDPOINT"),
-		key:      os.Getenv("AZURE_STORAGE_KEY"),
-		sas:      strings.TrimPrefix(os.Getenv("AZURE_STORAGE_SAS_TOKEN"), "?"),
-		now:      time.Now}
+	return azureConfig{account: os.Getenv("AZURE_STORAGE_ACCOUNT"), endpoint: os.Getenv("AZURE_STORAGE_ENDPOINT"),
+		key: os.Getenv("AZURE_STORAGE_KEY"),
+		sas: strings.TrimPrefix(os.Getenv("AZURE_STORAGE_SAS_TOKEN"), "?"),
+		now: time.Now}
 }
 
 // url is the address of a blob, or of a container for no key, with what a SAS adds.

@@ -83,8 +83,7 @@ func (a *Agent) told(s *control.Spec, uid, gid int, m control.Message) (Piece, e
 	}
 	defer a.asked.Add(-1)
 	if a.asked.Add(1) > askedMost {
-		return Piece{}, fmt.Errorf("%d questions wait here for an answer: ask again when they have it",
-			askedMost)
+		return Piece{}, fmt.Errorf("%d questions wait here for an answer: ask again when they have it", askedMost)
 	}
 	a.telling.Lock()
 	defer a.telling.Unlock()

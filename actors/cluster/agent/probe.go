@@ -53,11 +53,10 @@ func (a *Agent) listen() error {
 	if err != nil {
 		return fmt.Errorf("no port of %s is free for this agent: %w", a.o.Addr, err)
 	}
-	a.depot = depot.NewServer(checkpoint.Here{FS: checkpoint.OS}, a.ln.Addr(), a.keeps,
-		func(dir string, do func()) {
-			uid, gid := a.whose(dir)
-			machine.As(uid, gid, do)
-		})
+	a.depot = depot.NewServer(checkpoint.Here{FS: checkpoint.OS}, a.ln.Addr(), a.keeps, func(dir string, do func()) {
+		uid, gid := a.whose(dir)
+		machine.As(uid, gid, do)
+	})
 	go func() {
 		for {
 			c, err := a.ln.Accept()

@@ -66,8 +66,7 @@ func (a *Agent) launch(e decide.Launch) (*proc, error) {
 	}
 	defer theirs.Close()
 	c.ExtraFiles, c.SysProcAttr, c.WaitDelay = []*os.File{theirs}, procAttr(), 2*time.Second
-	p := &proc{life: e.Life, cmd: c,
-		talk:  control.NewConn(conn, nil),
+	p := &proc{life: e.Life, cmd: c, talk: control.NewConn(conn, nil),
 		queue: make(chan control.Message, 1<<10), ended: make(chan struct{})}
 	p.log, p.spec = m.Spec.Log, m.Spec
 	if m.Proc > 0 {

@@ -55,8 +55,7 @@ func Dial(ctx context.Context, addr string, id *trust.Identity, path string) (*C
 	}
 	if answer.StatusCode != http.StatusSwitchingProtocols {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 512)) // what came of it is enough
-		return nil, errors.Join(fmt.Errorf("the head at %s: %s", addr, strings.TrimSpace(string(text))),
-			c.Close())
+		return nil, errors.Join(fmt.Errorf("the head at %s: %s", addr, strings.TrimSpace(string(text))), c.Close())
 	}
 	return NewConn(c, r), c.SetDeadline(time.Time{})
 }
@@ -77,8 +76,7 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + Upgrade +
-		"\r\n\r\n"
+	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + Upgrade + "\r\n\r\n"
 	if _, err := io.WriteString(c, switching); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -207,14 +205,12 @@ func (c *Client) try(ctx context.Context, method, path string, body []byte) (io.
 				addrs = slices.DeleteFunc(addrs, func(a string) bool { return a == lead })
 				addrs = slices.Insert(addrs, i+1, lead)
 			}
-			faults = append(faults, fmt.Errorf("%w: %s says: %s", errNoLeader, addr,
-				strings.TrimSpace(string(text))))
+			faults = append(faults, fmt.Errorf("%w: %s says: %s", errNoLeader, addr, strings.TrimSpace(string(text))))
 			continue
 		}
 		return nil, &Refused{r.StatusCode, strings.TrimSpace(string(text))}
 	}
-	return nil, exit.With(fmt.Errorf("the cluster's head does not answer: %w",
-		unwrapURL(faults)), exit.Unreachable)
+	return nil, exit.With(fmt.Errorf("the cluster's head does not answer: %w", unwrapURL(faults)), exit.Unreachable)
 }
 
 // How long a head may take until it begins to answer.

@@ -38,8 +38,7 @@ func SaveBackup(r io.Reader, name string) (int64, error) {
 func Restore(ctx context.Context, c *user.Cluster, backup string) error {
 	for _, h := range c.Seats() {
 		if h.SSH != "" || !machine.Exists(h.Dir) {
-			return exit.With(fmt.Errorf("the head %s of cluster %s is not on this machine, and all "+
-				"heads get one "+
+			return exit.With(fmt.Errorf("the head %s of cluster %s is not on this machine, and all heads get one "+
 				"backup", h.Name, c.Name), exit.Unreachable)
 		}
 	}

@@ -95,8 +95,7 @@ func (u *Up) Local(ctx context.Context, n int, addr string) (c *user.Cluster, er
 	}
 	local := head.LocalAgents{}
 	for _, h := range c.Hosts {
-		local[h.Name] = head.LocalAgent{Dir: h.Dir, Args: control.AgentArgs(h.Dir, h.Addr, c.Heads,
-			heads...)}
+		local[h.Name] = head.LocalAgent{Dir: h.Dir, Args: control.AgentArgs(h.Dir, h.Addr, c.Heads, heads...)}
 	}
 	for _, h := range heads {
 		if err := local.Save(h.Dir); err != nil {
@@ -292,8 +291,7 @@ func (u *Up) joined(ctx context.Context, c *user.Cluster, hosts []user.Host) err
 	if last != nil {
 		return last
 	}
-	return exit.With(fmt.Errorf("%s did not join within 30 s", strings.Join(missing, ", ")),
-		exit.Unreachable)
+	return exit.With(fmt.Errorf("%s did not join within 30 s", strings.Join(missing, ", ")), exit.Unreachable)
 }
 
 // absent are the names of hosts that are not connected.

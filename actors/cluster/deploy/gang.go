@@ -57,8 +57,7 @@ func (s *Gang) Addr() (string, error) {
 		host, _, err := net.SplitHostPort(c.LocalAddr().String())
 		return host, err
 	}
-	return "", exit.With(fmt.Errorf("%s does not lead to an address of this host (%v, %v): name one "+
-		"with --addr",
+	return "", exit.With(fmt.Errorf("%s does not lead to an address of this host (%v, %v): name one with --addr",
 		s.Host, all, err), exit.Unreachable)
 }
 
@@ -69,8 +68,7 @@ type meeting struct {
 }
 
 func (s *Gang) file() string {
-	return filepath.Join(s.Meet, fmt.Sprintf(".lfactor-%s-%s.%s", strings.ToLower(s.Launcher), s.Job,
-		s.Step))
+	return filepath.Join(s.Meet, fmt.Sprintf(".lfactor-%s-%s.%s", strings.ToLower(s.Launcher), s.Job, s.Step))
 }
 
 // Leave takes away what Invite has left. For pods it says that the job is done instead, if it is: one that
@@ -165,8 +163,7 @@ func (s *Gang) Invited(ctx context.Context) (t trust.Token, err error) {
 		case !errors.Is(err, fs.ErrNotExist):
 			return t, err
 		case time.Now().After(limit):
-			return t, exit.With(fmt.Errorf("task 0 has left no tokens in %s within %v: all hosts have "+
-				"to see that "+
+			return t, exit.With(fmt.Errorf("task 0 has left no tokens in %s within %v: all hosts have to see that "+
 				"directory; name another with --meet", s.Meet, s.Limit()), exit.Unreachable)
 		}
 		select {

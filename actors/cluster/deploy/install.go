@@ -102,8 +102,7 @@ func startAndWait(dir string, command []string) error {
 			return errors.New(lastLine(filepath.Join(dir, "log")))
 		}
 	}
-	return fmt.Errorf("process %d does not serve within %v: %s", pid, startLimit,
-		lastLine(filepath.Join(dir, "log")))
+	return fmt.Errorf("process %d does not serve within %v: %s", pid, startLimit, lastLine(filepath.Join(dir, "log")))
 }
 
 // lastLine is the last line of a log file, which usually says why a program ended; it is the

@@ -32,8 +32,7 @@ func Join(ctx context.Context, t trust.Token, name, addr, binary string) (user.H
 	}
 	if h.Addr == "" {
 		if h.Addr, err = towards(ctx, t.Addr); err != nil {
-			return h, nil, exit.With(fmt.Errorf("the head of the token does not answer: %w", err),
-				exit.Unreachable)
+			return h, nil, exit.With(fmt.Errorf("the head of the token does not answer: %w", err), exit.Unreachable)
 		}
 	}
 	root, err := user.Root()

@@ -36,8 +36,7 @@ func ReadKubernetes(env func(string) string) (s Gang, err error) {
 		}
 	}
 	if s.Task >= s.Tasks {
-		return s, exit.Usagef("JOB_COMPLETION_INDEX=%d of %s=%d: completions and that number have to agree",
-			s.Task,
+		return s, exit.Usagef("JOB_COMPLETION_INDEX=%d of %s=%d: completions and that number have to agree", s.Task,
 			EnvHosts, s.Tasks)
 	}
 	return s, nil

@@ -39,8 +39,7 @@ func (m *Manifest) check() error {
 		want        string
 	}{
 		{dnsLabel.MatchString(m.Name), "--name", m.Name, "small letters, digits and hyphens, at most 52"},
-		{m.Namespace == "" || dnsLabel.MatchString(m.Namespace), "--namespace", m.Namespace,
-			"a name of a namespace"},
+		{m.Namespace == "" || dnsLabel.MatchString(m.Namespace), "--namespace", m.Namespace, "a name of a namespace"},
 		{m.Image != "", "--image", m.Image, "an image that has lfactor in its path"},
 		{m.Hosts > 0, "--hosts", strconv.Itoa(m.Hosts), "at least 1"},
 		{m.CPU == "" || quantity.MatchString(m.CPU), "--cpu", m.CPU, "a quantity as 8 or 500m"},
@@ -112,8 +111,7 @@ func (m *Manifest) pod() object {
 	env := []object{{"name": EnvJob, "value": m.Name}, {"name": EnvHosts, "value": strconv.Itoa(m.Hosts)},
 		{"name": EnvMeet, "value": m.Mount}, {"name": "HOME", "value": "/home/lfactor"},
 		{"name": EnvUID, "valueFrom": field("metadata.labels['batch.kubernetes.io/controller-uid']")},
-		{"name": EnvPod, "valueFrom": field("metadata.name")}, {"name": EnvPodIP,
-			"valueFrom": field("status.podIP")}}
+		{"name": EnvPod, "valueFrom": field("metadata.name")}, {"name": EnvPodIP, "valueFrom": field("status.podIP")}}
 	limits := object{}
 	if m.GPUs > 0 {
 		limits["nvidia.com/gpu"] = m.GPUs

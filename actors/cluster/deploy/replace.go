@@ -26,8 +26,7 @@ func (u *Up) Replace(ctx context.Context, c *user.Cluster, name string) error {
 	}
 	h := c.Seats()[n]
 	if pid := machine.Holder(h.Dir); h.SSH == "" && pid > 0 {
-		return exit.With(fmt.Errorf("head %s is there: process %d has %s", name, pid, h.Dir),
-			exit.Unreachable)
+		return exit.With(fmt.Errorf("head %s is there: process %d has %s", name, pid, h.Dir), exit.Unreachable)
 	}
 	cl, err := c.Client()
 	if err != nil {

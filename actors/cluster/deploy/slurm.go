@@ -36,12 +36,10 @@ func ReadSlurm(env func(string) string, asked func(job string) (string, error)) 
 	case err != nil:
 		return s, err
 	case s.Job == "" || s.Host == "":
-		return s, exit.Usagef("SLURM_JOB_ID and SLURMD_NODENAME are not set: this is not a task that " +
-			"srun has " +
+		return s, exit.Usagef("SLURM_JOB_ID and SLURMD_NODENAME are not set: this is not a task that srun has " +
 			"started")
 	case s.Tasks != nodes:
-		return s, exit.Usagef("%d tasks on %d hosts: give srun --ntasks-per-node=1, for lfactor has one "+
-			"agent "+
+		return s, exit.Usagef("%d tasks on %d hosts: give srun --ntasks-per-node=1, for lfactor has one agent "+
 			"a host", s.Tasks, nodes)
 	}
 	return s, s.readEnd(env("SLURM_JOB_END_TIME"), asked)
@@ -70,8 +68,7 @@ func (s *Gang) readEnd(seconds string, asked func(job string) (string, error)) e
 	if at, _, _ = strings.Cut(at, " "); !ok || at == "Unknown" {
 		return nil
 	}
-	if s.End, err = time.ParseInLocation("2006-01-02T15:04:05", strings.TrimSpace(at),
-		time.Local); err != nil {
+	if s.End, err = time.ParseInLocation("2006-01-02T15:04:05", strings.TrimSpace(at), time.Local); err != nil {
 		s.End, s.Note = time.Time{}, fmt.Sprintf("when the allocation ends is not known: scontrol says EndTime=%.64q", at)
 	}
 	return nil

@@ -246,8 +246,7 @@ func (u *Up) install(ctx context.Context, r *remote, in Install) error {
 }
 
 // remove ends what works in directories of a host, and removes them.
-func remove(ctx context.Context, command []string, host, binary string, dirs []string,
-	andBinary bool) error {
+func remove(ctx context.Context, command []string, host, binary string, dirs []string, andBinary bool) error {
 	list := ""
 	for _, d := range dirs {
 		list += " " + quote(d)

@@ -26,8 +26,7 @@ const headPort = 7420
 func (u *Up) SSH(ctx context.Context, entries []Entry) (c *user.Cluster, err error) {
 	for _, name := range u.Heads {
 		if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Name == name }) {
-			return nil, exit.Usagef("cluster up: --heads: there is no host %s among those of the cluster",
-				name)
+			return nil, exit.Usagef("cluster up: --heads: there is no host %s among those of the cluster", name)
 		}
 	}
 	if err = u.programs(); err != nil {
@@ -124,13 +123,11 @@ func (u *Up) headHosts(hosts []*remote) (out []*remote, err error) {
 	for _, name := range u.Heads {
 		r := hosts[slices.IndexFunc(hosts, func(r *remote) bool { return r.Entry.Name == name })]
 		if other := at[r.Entry.Addr]; other != "" {
-			return nil, exit.Usagef("cluster up: --heads: %s and %s have one address, %s: heads of one "+
-				"host are "+
+			return nil, exit.Usagef("cluster up: --heads: %s and %s have one address, %s: heads of one host are "+
 				"lost together", other, name, r.Entry.Addr)
 		}
 		if p, err := ParsePorts(r.Entry.Ports); err == nil && len(u.Heads) > 1 && p[0] > 0 && p[0] == p[1] {
-			return nil, exit.Usagef("cluster up: --heads: host %s may use one port, and one of several "+
-				"heads "+
+			return nil, exit.Usagef("cluster up: --heads: host %s may use one port, and one of several heads "+
 				"wants two: give it more ports", name)
 		}
 		at[r.Entry.Addr] = name
@@ -195,8 +192,7 @@ func (u *Up) launchRemote(ctx context.Context, c *user.Cluster, hosts, heads []*
 		return err
 	}
 	// what is on the hosts now, keys of theirs and the authority's among it, is theirs alone
-	return errors.Join(os.RemoveAll(filepath.Join(u.dir, "head")),
-		os.RemoveAll(filepath.Join(u.dir, "heads")),
+	return errors.Join(os.RemoveAll(filepath.Join(u.dir, "head")), os.RemoveAll(filepath.Join(u.dir, "heads")),
 		os.RemoveAll(filepath.Join(u.dir, "agents")))
 }
 

@@ -341,8 +341,7 @@ func (f *Fleet) Transport(n int) (links.Transport, error) {
 // listen takes the first port that is free.
 func (f *Fleet) listen() (ln *edge.Listener, err error) {
 	o := edge.Options{Admit: f.admit, Log: func(text string) {
-		fmt.Fprintln(os.Stderr, "warning: edge:",
-			text)
+		fmt.Fprintln(os.Stderr, "warning: edge:", text)
 	}}
 	for port := f.self.Ports[0]; port <= f.self.Ports[1]; port++ {
 		if ln, err = edge.Listen(net.JoinHostPort(f.self.Addr, strconv.Itoa(port)), f.id, o); err == nil {
@@ -363,8 +362,7 @@ func (f *Fleet) admit(g edge.Greeting, who trust.Subject) error {
 	case int(g.To) != f.self.Proc:
 		return fmt.Errorf("process %d is meant, and this is process %d", g.To, f.self.Proc)
 	case known && g.Gen < uint64(p.Gen):
-		return fmt.Errorf("process %d was replaced: its generation is %d, and %d is of old", g.Proc, p.Gen,
-			g.Gen)
+		return fmt.Errorf("process %d was replaced: its generation is %d, and %d is of old", g.Proc, p.Gen, g.Gen)
 	case known && g.Gen == uint64(p.Gen) && who.Name != p.Node:
 		return fmt.Errorf("process %d is on host %s, and host %s says it is", g.Proc, p.Node, who.Name)
 	}
@@ -426,8 +424,7 @@ func (t *transport) Dial(n int) (net.Conn, error) {
 		}
 		t.f.wait(redial, moved)
 	}
-	return nil, fmt.Errorf("process %d takes no edge within %v: %w", n, dialLimit,
-		errors.Join(last, ctx.Err()))
+	return nil, fmt.Errorf("process %d takes no edge within %v: %w", n, dialLimit, errors.Join(last, ctx.Err()))
 }
 
 // dial opens an edge to a process, unless it has moved meanwhile: a host that is lost answers nothing.

@@ -281,8 +281,7 @@ const helpersMost = 10
 
 // Spread has batches made by all processes of the job, which it starts, and by this one. What happens to
 // them is told to say; end has them end.
-func (f *Fleet) Spread(ctx context.Context, work dataset.Work, say func(string)) (e dataset.Remote,
-	end func(),
+func (f *Fleet) Spread(ctx context.Context, work dataset.Work, say func(string)) (e dataset.Remote, end func(),
 	err error) {
 	t, err := f.Transport(0)
 	if err != nil {

@@ -99,8 +99,7 @@ func (o *halfOpen) drop(c net.Conn, others string, n int64) {
 	o.refused++
 	if now := time.Now(); now.Sub(o.logged) >= time.Second {
 		o.logged = now
-		o.log("%s is dropped: %d connections are %s (%d dropped so far)", c.RemoteAddr(), n, others,
-			o.refused)
+		o.log("%s is dropped: %d connections are %s (%d dropped so far)", c.RemoteAddr(), n, others, o.refused)
 	}
 }
 

@@ -37,8 +37,7 @@ func (h *Head) metrics(w http.ResponseWriter, r *http.Request) {
 	for _, x := range s.Hosts {
 		m.add(fmt.Sprintf("host=%q,state=%q", x.Name, x.State), 1)
 	}
-	m.perHost(s.Hosts, "lfactor_host_memory_bytes", "Memory of a host.",
-		func(x Host) any { return x.Memory })
+	m.perHost(s.Hosts, "lfactor_host_memory_bytes", "Memory of a host.", func(x Host) any { return x.Memory })
 	m.perHost(s.Hosts, "lfactor_host_disk_free_bytes", "Free space where an agent writes.",
 		func(x Host) any { return x.Disk })
 	m.perHost(s.Hosts, "lfactor_host_clock_skew_seconds", "How far a host's clock is behind the head's.",
@@ -47,8 +46,7 @@ func (h *Head) metrics(w http.ResponseWriter, r *http.Request) {
 	for _, k := range []State{Queued, Running, Ended} {
 		m.add(fmt.Sprintf("state=%q", k), jobs[k])
 	}
-	m.perJob(s.Jobs, "lfactor_job_epoch", "Epoch of a running job's placement.",
-		func(j Job) any { return j.Epoch })
+	m.perJob(s.Jobs, "lfactor_job_epoch", "Epoch of a running job's placement.", func(j Job) any { return j.Epoch })
 	m.perJob(s.Jobs, "lfactor_job_restarts", "How often a running job has started again.",
 		func(j Job) any { return j.Restarts })
 	m.family("lfactor_events", "Events in the log, by their kind.")

@@ -52,8 +52,7 @@ func (h *Head) replace(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("head %s is not replaced: %v", x.Name, err), http.StatusServiceUnavailable)
 		return
 	}
-	h.event(Event{Kind: "head", Text: fmt.Sprintf("%s was lost; another takes its place at %s", x.Name,
-		x.Addr)})
+	h.event(Event{Kind: "head", Text: fmt.Sprintf("%s was lost; another takes its place at %s", x.Name, x.Addr)})
 	answer(w, Replacement{files})
 }
 
@@ -108,8 +107,7 @@ func (h *Head) promote(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		if err := h.term.Promote(store.Peer{Name: x.Name, Addr: x.Peer}); err != nil {
-			http.Error(w, fmt.Sprintf("head %s does not vote yet: %v", x.Name, err),
-				http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("head %s does not vote yet: %v", x.Name, err), http.StatusServiceUnavailable)
 			return
 		}
 		h.event(Event{Kind: "head", Text: x.Name + " has what the other heads have, and votes"})

@@ -310,8 +310,7 @@ func (h *Head) announce(began time.Time) string {
 		return fmt.Sprintf("head up at %s as pid %d, its state read in %v", h.self.Addr, os.Getpid(),
 			time.Since(h.began).Round(time.Millisecond))
 	}
-	return fmt.Sprintf("%s leads, at %s as pid %d, its state read in %v", h.self.Name, h.self.Addr,
-		os.Getpid(),
+	return fmt.Sprintf("%s leads, at %s as pid %d, its state read in %v", h.self.Name, h.self.Addr, os.Getpid(),
 		time.Since(began).Round(time.Millisecond))
 }
 

@@ -116,8 +116,7 @@ func (h *Host) Boot() {
 	}
 	for until := time.Now().Add(10 * time.Second); ; <-time.After(2 * time.Millisecond) {
 		// a process that has ended is found by the limit
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", h.cmd.Process.Pid,
-			h.cmd.Process.Pid))
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", h.cmd.Process.Pid, h.cmd.Process.Pid))
 		if f := strings.Fields(string(text)); len(f) == 1 {
 			h.init, _ = strconv.Atoi(f[0]) // the kernel writes numbers
 			if _, err := os.Stat(filepath.Join("/proc", f[0], "root/run/booted")); err == nil {

@@ -62,8 +62,7 @@ func NewCA(cluster string, now time.Time) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: "lfactor cluster " +
-		cluster},
+	t := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: "lfactor cluster " + cluster},
 		NotBefore: now.Add(-Backdate), NotAfter: now.Add(CALife), IsCA: true, BasicConstraintsValid: true,
 		MaxPathLenZero: true,
 		KeyUsage:       x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
@@ -102,11 +101,9 @@ func HashOf(c *x509.Certificate) string {
 }
 
 // Issue signs a certificate for key's owner, valid for life from now.
-func (a *CA) Issue(s Subject, key *ecdsa.PublicKey, now time.Time, life time.Duration) (*x509.Certificate,
-	error) {
+func (a *CA) Issue(s Subject, key *ecdsa.PublicKey, now time.Time, life time.Duration) (*x509.Certificate, error) {
 	if s.Name == HeadName && s.Role != Head {
-		return nil, fmt.Errorf("%s is the name of heads, by which they know each other: choose another",
-			s.Name)
+		return nil, fmt.Errorf("%s is the name of heads, by which they know each other: choose another", s.Name)
 	}
 	t := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: s.Name},
 		DNSNames:  []string{s.Name},

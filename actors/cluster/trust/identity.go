@@ -239,8 +239,7 @@ func (i *Identity) Server(allow ...Role) *tls.Config {
 func (i *Identity) Client(name string, allow ...Role) *tls.Config {
 	c := i.base(allow)
 	c.ServerName = name
-	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate,
-		error) {
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return i.current()
 	}
 	return c

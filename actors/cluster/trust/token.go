@@ -101,8 +101,7 @@ func (t Token) Joiner() *tls.Config {
 			}
 			who, err := Owner(s.PeerCertificates[0])
 			if err == nil && who.Role != Head {
-				err = fmt.Errorf("who answers there is %s, an %s and no head; nothing was sent", who.Name,
-					who.Role)
+				err = fmt.Errorf("who answers there is %s, an %s and no head; nothing was sent", who.Name, who.Role)
 			}
 			return err
 		}}

@@ -68,8 +68,7 @@ var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)
 // Dir is where a cluster of this name is, or would be.
 func Dir(name string) (string, error) {
 	if !goodName.MatchString(name) {
-		return "", exit.Usagef("%.64q is not a name for a cluster: letters, digits and dashes, 32 at most",
-			name)
+		return "", exit.Usagef("%.64q is not a name for a cluster: letters, digits and dashes, 32 at most", name)
 	}
 	root, err := Root()
 	return filepath.Join(root, "clusters", name), err
@@ -151,8 +150,7 @@ func (c *Cluster) Path(name ...string) string {
 func (c *Cluster) Client() (*control.Client, error) {
 	id, err := trust.Load(c.dir, nil)
 	if err != nil {
-		return nil, exit.With(fmt.Errorf("the certificate for cluster %s: %w", c.Name, err),
-			exit.Unreachable)
+		return nil, exit.With(fmt.Errorf("the certificate for cluster %s: %w", c.Name, err), exit.Unreachable)
 	}
 	client := control.NewClient(c.Heads, id)
 	if id.Stale(trust.UserLife) && time.Now().Before(id.Expiry()) {

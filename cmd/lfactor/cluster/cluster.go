@@ -25,8 +25,7 @@ import (
 
 // Command is lfactor cluster: many hosts, or many agents on one.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "cluster", Short: "Make hosts into a cluster that runs training jobs, and " +
-		"look after it",
+	c := &cobra.Command{Use: "cluster", Short: "Make hosts into a cluster that runs training jobs, and look after it",
 		Long: "`lfactor cluster up` makes a cluster; `lfactor train run.yaml --cluster NAME` runs on it. " +
 			"Without a name, commands mean the cluster that was made last."}
 	c.AddCommand(up(), down(), status(), token(), users(), join(), add(), apply(), check(), drain(),
@@ -89,8 +88,7 @@ func printStatus(w io.Writer, name string, s head.Status) {
 	fmt.Fprintf(w, "cluster %s  head %s (pid %d, up %v, lfactor %s)\n", name, s.Head, s.Pid,
 		time.Since(s.Up).Round(time.Second), s.Version)
 	for _, x := range s.Heads {
-		fmt.Fprintf(w, "head %s  %s  %s since %v\n", x.Name, x.Addr, x.State,
-			time.Since(x.Since).Round(time.Second))
+		fmt.Fprintf(w, "head %s  %s  %s since %v\n", x.Name, x.Addr, x.State, time.Since(x.Since).Round(time.Second))
 	}
 	printLost(w, s.Heads)
 	t := cli.TextTable("host", "state", "since", "address", "cores", "memory", "disk free", "clock", "job",
@@ -160,8 +158,7 @@ func headCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			command := append([]string{program, "--program", self, "--program-version", cli.Version()},
-				args...)
+			command := append([]string{program, "--program", self, "--program-version", cli.Version()}, args...)
 			return syscall.Exec(program, command, os.Environ())
 		}}
 }
@@ -190,8 +187,7 @@ func agentCommand() *cobra.Command {
 	addr := c.Flags().String("addr", "127.0.0.1", "address of this host for edges")
 	heads := c.Flags().StringSlice("head", nil, "addresses of the head")
 	ports := c.Flags().String("ports", "", "ports that may be used, as 7400-7499; any by default")
-	local := c.Flags().StringArray("head-dir", nil,
-		"address and directory of a head that is on this machine")
+	local := c.Flags().StringArray("head-dir", nil, "address and directory of a head that is on this machine")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if len(*heads) == 0 {
 			return exit.Usagef("cluster agent: --head is wanted")

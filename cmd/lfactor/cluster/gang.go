@@ -29,8 +29,7 @@ type gangJoin struct {
 
 // joinGang takes part in a cluster of the tasks of a step of Slurm or of a job of Kubernetes. The first task
 // carries out the command of lfactor that args are, and with its end the cluster ends.
-func joinGang(c *cobra.Command, g deploy.Gang, args []string, addr, meet string,
-	margin time.Duration) (err error) {
+func joinGang(c *cobra.Command, g deploy.Gang, args []string, addr, meet string, margin time.Duration) (err error) {
 	s := gangJoin{Gang: g, addr: addr, margin: margin}
 	if meet != "" {
 		s.Meet = meet

@@ -56,8 +56,7 @@ func join() *cobra.Command {
 	kubernetes := c.Flags().Bool("kubernetes", false,
 		"make a cluster of the pods of a job that cluster manifest describes")
 	meet := c.Flags().String("meet", "",
-		"with --slurm and --kubernetes: directory that all hosts see; by default that of "+
-			"sbatch, or the volume")
+		"with --slurm and --kubernetes: directory that all hosts see; by default that of sbatch, or the volume")
 	margin := c.Flags().Duration("margin", time.Minute, "with --slurm: how long before the allocation ends "+
 		"the run is asked to save and end")
 	c.RunE = func(c *cobra.Command, args []string) error {

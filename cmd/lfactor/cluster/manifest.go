@@ -39,11 +39,9 @@ func manifest() *cobra.Command {
 	f.StringVar(&m.CPU, "cpu", "", "processors of a pod, as 8")
 	f.StringVar(&m.Memory, "memory", "", "memory of a pod, as 64Gi")
 	f.IntVar(&m.GPUs, "gpus", 0, "nvidia.com/gpu of a pod")
-	f.StringVar(&m.Claim, "claim", "",
-		"PersistentVolumeClaim that all pods write, with data and checkpoints")
+	f.StringVar(&m.Claim, "claim", "", "PersistentVolumeClaim that all pods write, with data and checkpoints")
 	f.StringVar(&m.Mount, "mount", "/data", "where pods have it; the working directory of the run")
-	f.StringVar(&m.Secret, "secret", "",
-		"secret whose keys become the environment, as keys of object stores")
+	f.StringVar(&m.Secret, "secret", "", "secret whose keys become the environment, as keys of object stores")
 	f.IntVar(&m.Retries, "retries", 10, "pods of each host that may fail before the job does")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		cfg, err := configs.Load(configs.Request{File: args[0], Args: args[1:], Getenv: os.Getenv})

@@ -37,9 +37,8 @@ func up() *cobra.Command {
 	addr := c.Flags().String("addr", "127.0.0.1",
 		"with --local: address of this machine that hosts reach which join later")
 	list := c.Flags().StringSlice("hosts", nil, "hosts as ssh is given them, instead of hosts.yaml")
-	heads := c.Flags().StringSlice("heads", nil,
-		"hosts that get a head each, an odd number of them; by default "+
-			"the first. With --local: how many")
+	heads := c.Flags().StringSlice("heads", nil, "hosts that get a head each, an odd number of them; by default "+
+		"the first. With --local: how many")
 	ssh := sshFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		h, err := wanted(args, *list, *local)
@@ -97,20 +96,17 @@ func headNames(asked []string, local bool) ([]string, error) {
 	seen := map[string]bool{}
 	for _, n := range names {
 		if seen[n] || !deploy.GoodName(n) {
-			return nil, exit.Usagef("cluster up: --heads: %q is there twice, or is not a name: name "+
-				"each host once, "+
+			return nil, exit.Usagef("cluster up: --heads: %q is there twice, or is not a name: name each host once, "+
 				"for heads of one host are lost together", n)
 		}
 		seen[n] = true
 	}
 	switch n := len(names); {
 	case n > headsMost:
-		return nil, exit.Usagef("cluster up: --heads: %d are more than %d: each change waits for most "+
-			"of them", n,
+		return nil, exit.Usagef("cluster up: --heads: %d are more than %d: each change waits for most of them", n,
 			headsMost)
 	case n > 0 && n%2 == 0:
-		return nil, exit.Usagef("cluster up: --heads: %d is an even number (%s): %d heads can lose %d, "+
-			"as %d can; "+
+		return nil, exit.Usagef("cluster up: --heads: %d is an even number (%s): %d heads can lose %d, as %d can; "+
 			"give one less or one more", n, strings.Join(names, ", "), n, (n-1)/2, n-1)
 	}
 	if local && len(names) == 1 {
@@ -161,8 +157,7 @@ func add() *cobra.Command {
 	name := clusterFlag(c)
 	e := deploy.Entry{}
 	c.Flags().StringVar(&e.Name, "name", "", "name of the host in the cluster; by default its own")
-	c.Flags().StringVar(&e.Addr, "addr", "",
-		"address that other hosts reach it by; by default where ssh does")
+	c.Flags().StringVar(&e.Addr, "addr", "", "address that other hosts reach it by; by default where ssh does")
 	c.Flags().StringVar(&e.Ports, "ports", "", "ports that may be used there, as 7400-7499; any by default")
 	ssh := sshFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -184,8 +179,7 @@ func add() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, made, func(w io.Writer) {
-			fmt.Fprintf(w, "host %s takes part in cluster %s\n",
-				made.Name, cl.Name)
+			fmt.Fprintf(w, "host %s takes part in cluster %s\n", made.Name, cl.Name)
 		})
 	}
 	return c

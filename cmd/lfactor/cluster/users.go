@@ -51,9 +51,7 @@ func addUser() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, u, func(w io.Writer) {
-			fmt.Fprintf(w, "user %s may %s until %s; put %s to ~/.lfactor/clusters/%s of that user\n",
-				u.Name,
-				u.Role,
+			fmt.Fprintf(w, "user %s may %s until %s; put %s to ~/.lfactor/clusters/%s of that user\n", u.Name, u.Role,
 				u.Until.Format(time.DateOnly), args[1], cl.Name)
 		})
 	}
@@ -69,8 +67,7 @@ type madeUser struct {
 }
 
 // makeUser has a certificate made for a fresh key, which does not leave this machine.
-func makeUser(c *cobra.Command, cl *clusters.Cluster, q head.UserRequest, dir string) (u madeUser,
-	err error) {
+func makeUser(c *cobra.Command, cl *clusters.Cluster, q head.UserRequest, dir string) (u madeUser, err error) {
 	key, err := trust.NewKey()
 	if err != nil {
 		return u, err
@@ -135,8 +132,7 @@ func listUsers() *cobra.Command {
 		}
 		return cli.Emit(c, all, func(w io.Writer) {
 			for _, u := range all {
-				fmt.Fprintf(w, "%s  %s  until %s  certificates %s\n", u.Name, u.Role,
-					u.Until.Format(time.DateOnly),
+				fmt.Fprintf(w, "%s  %s  until %s  certificates %s\n", u.Name, u.Role, u.Until.Format(time.DateOnly),
 					strings.Join(u.Serials, ", "))
 			}
 		})

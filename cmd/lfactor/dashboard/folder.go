@@ -84,9 +84,7 @@ func newFolder(dir string) *folder {
 	}
 	ask := func() ([]host.Status, []host.Silent, error) { return host.AskWhy(dir, askWithin) }
 	recent := func() ([]record.Job, error) { return record.RecentJobs(dir, askWithin) }
-	return &folder{actors: ask, recent: recent, trace: filepath.Join(dir, "trace.json"),
-		dir:     dir,
-		name:    name,
+	return &folder{actors: ask, recent: recent, trace: filepath.Join(dir, "trace.json"), dir: dir, name: name,
 		curves:  newSeries(),
 		metrics: tail{path: filepath.Join(dir, "metrics.jsonl")},
 		log: tail{

@@ -184,8 +184,7 @@ func (in Said) apply(h *Head) {
 	case control.Leaving:
 		a.Leaving, a.Drained = true, true
 		h.keep(a)
-		h.event(Event{Kind: "drain", Host: a.Name, Text: "host " + a.Name +
-			" leaves: its agent was asked to end"})
+		h.event(Event{Kind: "drain", Host: a.Name, Text: "host " + a.Name + " leaves: its agent was asked to end"})
 		h.clear(a)
 	default:
 		h.fromProc(a, in.M)
@@ -206,8 +205,7 @@ func (in Quiet) apply(h *Head) {
 		return
 	}
 	a.quiet = true
-	h.event(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %v", a.Name,
-		control.Silent(in.For))})
+	h.event(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %v", a.Name, control.Silent(in.For))})
 	h.tellHosts()
 	h.say(Revive{a.Name})
 }
@@ -410,8 +408,7 @@ func (in Remove) apply(h *Head) {
 	h.tellHosts()
 	h.revoke(a.Serial)
 	h.lostWith(a.Name, "was lost with its host "+a.Name+", which was removed")
-	h.event(Event{Kind: "remove", Host: a.Name, Text: "host " + a.Name +
-		" is removed and its certificate revoked"})
+	h.event(Event{Kind: "remove", Host: a.Name, Text: "host " + a.Name + " is removed and its certificate revoked"})
 	h.due = true
 	h.say(Answer{Ask: in.Ask, Member: a.Member})
 }

@@ -140,8 +140,7 @@ func (in Submit) apply(h *Head) {
 	h.jobs[j.ID] = j
 	h.save(j)
 	h.tellHosts()
-	h.event(Event{Kind: "queued", Job: j.ID, Text: fmt.Sprintf("job %s of %s: %s", j.ID, s.User,
-		s.Name)})
+	h.event(Event{Kind: "queued", Job: j.ID, Text: fmt.Sprintf("job %s of %s: %s", j.ID, s.User, s.Name)})
 	h.due = true
 	h.say(Answer{Ask: in.Ask, Job: j.copy()})
 }

@@ -43,13 +43,12 @@ func arrange(hosts []string, n, procs int, talks []topology.Talk, links []contro
 	}
 	slices.Sort(known)
 	usual := known[len(known)/2]
-	x := arrangement{hosts: slices.Clone(hosts), by: make([][]near, len(hosts)),
-		slow: func(a, b string) float64 {
-			if r, ok := rate[[2]string{min(a, b), max(a, b)}]; ok {
-				return usual / r
-			}
-			return 1
-		}}
+	x := arrangement{hosts: slices.Clone(hosts), by: make([][]near, len(hosts)), slow: func(a, b string) float64 {
+		if r, ok := rate[[2]string{min(a, b), max(a, b)}]; ok {
+			return usual / r
+		}
+		return 1
+	}}
 	for _, t := range talks {
 		a, b := t.A*n/procs, t.B*n/procs
 		if a == b {

@@ -186,8 +186,7 @@ func (h *Head) again(j *Job) {
 	h.killAll(j)
 	j.State, j.Move, j.Kept, j.Hosts = Queued, false, true, nil
 	h.save(j)
-	h.event(Event{Kind: "move", Job: j.ID, Text: "job " + j.ID +
-		" has made its step durable and goes on elsewhere"})
+	h.event(Event{Kind: "move", Job: j.ID, Text: "job " + j.ID + " has made its step durable and goes on elsewhere"})
 	h.dismiss()
 	h.due = true
 }
@@ -262,8 +261,7 @@ func (h *Head) match(a *agent, have []control.Proc) {
 			continue
 		}
 		for n := range j.Procs {
-			if p := &j.Procs[n]; p.Host == a.Name && p.alive() &&
-				!seen[[2]string{j.ID, fmt.Sprint(n)}] {
+			if p := &j.Procs[n]; p.Host == a.Name && p.alive() && !seen[[2]string{j.ID, fmt.Sprint(n)}] {
 				h.procEnded(j, n, "is gone: its agent on "+a.Name+" does not have it", -1)
 			}
 		}

@@ -155,8 +155,7 @@ func lost(o store.Options) error {
 	_, marked := os.Stat(filepath.Join(o.Dir, begun))
 	_, data := os.Stat(filepath.Join(o.Dir, "etcd"))
 	if marked == nil && errors.Is(data, os.ErrNotExist) {
-		return fmt.Errorf("%s has lost what this head knew, and a head that has forgotten may not vote: "+
-			"put its "+
+		return fmt.Errorf("%s has lost what this head knew, and a head that has forgotten may not vote: put its "+
 			"directory back, or another head in its place with `lfactor cluster replace`", o.Dir)
 	}
 	return nil

@@ -89,8 +89,7 @@ func (t *term) Commit(ops []store.Op) (int64, error) {
 func (t *term) List(prefix string, see func(key string, value []byte) error) error {
 	ctx, cancel := t.limited()
 	defer cancel()
-	r, err := t.c.Get(ctx, prefix, clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
+	r, err := t.c.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
 	if err != nil {
 		return err
 	}
