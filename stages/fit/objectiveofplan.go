@@ -28,7 +28,7 @@ var sharedOut = []struct{ key, of string }{{"plan.chunk_size", "each chunk"}, {"
 
 // lossOf are the keys that change a loss of the router.
 var lossOf = map[string][]string{"pooled": {"chunk_size", "micro_batch"}, "layer": {"chunk_size", "micro_batch"},
-	"sequence": {"chunk_size"}, "batch": {"chunk_size", "micro_batch", "dp"}}
+	"model": {"chunk_size", "micro_batch"}, "sequence": {"chunk_size"}, "batch": {"chunk_size", "micro_batch", "dp"}}
 
 // SensitiveTo is what of a run's objective depends on how rows and weights are cut.
 func SensitiveTo(c *configs.Config, m *family.Model) Sensitive {
@@ -42,22 +42,16 @@ func SensitiveTo(c *configs.Config, m *family.Model) Sensitive {
 	}
 	if m.Spec.Mixes() {
 		const loss, bound = "train.router.loss is taken of ", "train.router.capacity bounds the rows that an expert takes of "
-		kind := t.Router.Loss
-		if kind == "model" && family.Mixture.Of(m.Config).RouterLogits {
-			kind = "pooled"
+		if kind := t.Router.Loss; kind != "model" || family.Mixture.Of(m.Config).RouterLogits {
+			add(loss, lossOf[kind]...)
 		}
-		add(loss, lossOf[kind]...)
 		if t.Router.Capacity > 0 {
 			add(bound, "chunk_size", "micro_batch", "cp", "tp")
 		}
 	}
 	p, err := kernels.PrecisionOf(t.LowPrecision)
-	low := Low(c, m)
-	if err != nil || low == nil {
-		return s
-	}
-	x := kernels.Precisions[p]
-	if x.Delayed { // after the first step the greatest numbers are those of all ranks
+	low, x := Low(c, m), kernels.Precisions[max(0, p)]
+	if err != nil || low == nil || x.Delayed { // whose greatest numbers are those of all ranks
 		return s
 	}
 	if s.name, s.blocks = x.Name, max(x.Act.Columns, x.Weight.Columns); s.blocks == 0 || x.Name == "nvfp4" {

@@ -214,14 +214,12 @@ func (s *Space) Enumerate() ([]Candidate, error) {
 	if s.Tower != nil {
 		out = append(out, s.owned()...)
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("no plan divides %d devices, %d layers and %d sequences", s.Devices, s.Layers, s.Batch)
-	}
+	kept := ""
 	if s.Keeps != nil {
-		if out = slices.DeleteFunc(out, func(c Candidate) bool { return !s.Keeps(&c) }); len(out) == 0 {
-			return nil, fmt.Errorf("no plan of %d devices leaves what the run minimises as it is: its losses of routers, bounds on "+
-				"experts or scales follow from plan.dp, plan.tp or train.micro_batch, which are kept", s.Devices)
-		}
+		out, kept = slices.DeleteFunc(out, func(c Candidate) bool { return !s.Keeps(&c) }), " and keeps what the run minimises"
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no plan divides %d devices, %d layers and %d sequences%s", s.Devices, s.Layers, s.Batch, kept)
 	}
 	return out, nil
 }

@@ -321,6 +321,8 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total), tensor.Bytes(r.Worst), fits})
 	}
 	t.Render()
+	fmt.Fprintln(cli.Out, "memory is that of tensors: on a processor a process holds up to 192 MiB beside them, twice that where it "+
+		"decodes pictures, and a copy of parameters and state while it saves")
 	if away := slices.MaxFunc(p.Ranks, func(a, b planRow) int {
 		return cmp.Compare(a.AwayBytes, b.AwayBytes)
 	}).AwayBytes; away > 0 {
