@@ -3,6 +3,8 @@ package denoisers
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
@@ -24,7 +26,10 @@ type mmdit struct {
 	x, text  string // the linear layers that make rows of latents and of captions
 	textNorm string // of what the latter reads, "" for none
 	names    func(i int) [2]stream
-	last     bool // nothing reads captions behind the last block
+	last     bool  // nothing reads captions behind the last block
+	short    bool  // and it has nothing for them behind its attention
+	added    bool  // places are added to latents, and turn nothing
+	dual     []int // blocks in which latents attend to themselves as well
 	time     func(r *block.Rec, q *mmdit, env map[string]*grad.Value) *grad.Value
 	more     func(m *family.Model) // adds blocks behind those of two streams; nil for none
 }
@@ -65,7 +70,9 @@ func (q mmdit) embed(r *block.Rec, env map[string]*grad.Value) {
 type stream struct {
 	mod, q, k, v, normQ, normK, out, mlp string // names of its parameters
 	x, at                                *grad.Value
-	mods                                 *grad.Value // [levels 6·D]: shift, scale and gate of attention and of the MLP
+	// [levels 6·D]: shift, scale and gate of attention and of the MLP; behind them those of a second attention, or
+	// nothing but a scale and a shift
+	mods *grad.Value
 }
 
 // streams are both of block i, latents first.
@@ -73,9 +80,15 @@ func (q mmdit) streams(r *block.Rec, i int, env map[string]*grad.Value) [2]*stre
 	names := q.names(i)
 	s := [2]*stream{&names[0], &names[1]}
 	s[0].x, s[0].at, s[1].x, s[1].at = env["x"], q.d.Level(r), env["text"], q.d.TextLevel(r)
-	e := r.T.Act(env["temb"], kernels.SiLU)
-	for _, s := range s {
-		s.mods = r.Linear(s.mod, e, 6*q.c.Hidden, q.c.Hidden, block.LinearOpts{Bias: true, Rep: true})
+	e, parts := r.T.Act(env["temb"], kernels.SiLU), [2]int{6, 6}
+	if slices.Contains(q.dual, i) {
+		parts[0] = 9
+	}
+	if q.short && i == q.c.Layers-1 {
+		parts[1] = 2
+	}
+	for j, s := range s {
+		s.mods = r.Linear(s.mod, e, parts[j]*q.c.Hidden, q.c.Hidden, block.LinearOpts{Bias: true, Rep: true})
 	}
 	return s
 }
@@ -85,27 +98,39 @@ func (s *stream) part(t *grad.Tape, k, d int) *grad.Value { return t.Columns(s.m
 
 // block is block i: both streams attend to both, each with queries, keys and values of its own.
 func (q mmdit) block(r *block.Rec, i int, env map[string]*grad.Value) {
-	t, d := r.T, q.c.Hidden
+	t, d, final := r.T, q.c.Hidden, q.last && i == q.c.Layers-1
 	both := q.streams(r, i, env)
 	var qs, ks, vs [2]*grad.Value
 	for j, s := range both {
-		h := t.Modulate(s.x, s.part(t, 1, d), s.part(t, 0, d), s.at, PlainNorm(1e-6))
+		shift, scale := 0, 1
+		if q.short && final && j == 1 {
+			shift, scale = 1, 0
+		}
+		h := t.Modulate(s.x, s.part(t, scale, d), s.part(t, shift, d), s.at, PlainNorm(1e-6))
 		qs[j], ks[j], vs[j] = q.heads(r, s, h, j == 1)
 	}
 	k, v, cuK := q.d.Together(r, ks[1], ks[0]), q.d.Together(r, vs[1], vs[0]), q.d.JointCu(r)
+	how := grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(q.c.HeadDim))}
+	out := func(name string, o *grad.Value) *grad.Value {
+		return r.Linear(name, t.Flat(o), d, d, block.LinearOpts{Bias: true, Row: true, Unit: q.c.HeadDim})
+	}
 	for j, s := range both {
-		cu, tokens, place := r.Cu(), true, "residual"
+		cu, place := r.Cu(), "residual"
+		how.Tokens = j == 0
 		if j == 1 {
-			cu, tokens, place = q.d.TextCu(r), false, ""
-			if q.last && i == q.c.Layers-1 {
+			cu, place = q.d.TextCu(r), ""
+			if final {
 				q.unread(r, s)
 				continue
 			}
 		}
-		o := t.Attention(qs[j], k, v, cu, cuK,
-			grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(q.c.HeadDim)), Tokens: tokens})
-		o = r.Linear(s.out, t.Flat(o), d, d, block.LinearOpts{Bias: true, Row: true, Unit: q.c.HeadDim})
-		s.x = t.Gate(s.x, t.Place(place, o), s.part(t, 2, d), s.at)
+		x := s.x
+		s.x = t.Gate(x, t.Place(place, out(s.out, t.Attention(qs[j], k, v, cu, cuK, how))), s.part(t, 2, d), s.at)
+		if j == 0 && slices.Contains(q.dual, i) {
+			own := s.second()
+			q, k, v := q.heads(r, own, t.Modulate(x, s.part(t, 7, d), s.part(t, 6, d), s.at, PlainNorm(1e-6)), false)
+			s.x = t.Gate(s.x, t.Place(place, out(own.out, t.Attention(q, k, v, cu, cu, how))), s.part(t, 8, d), s.at)
+		}
 		h := t.Modulate(s.x, s.part(t, 4, d), s.part(t, 3, d), s.at, PlainNorm(1e-6))
 		h = t.Act(r.Linear(s.mlp+".net.0.proj", h, 4*d, d, block.LinearOpts{Bias: true}), kernels.GELUTanh)
 		h = r.Linear(s.mlp+".net.2", h, d, 4*d, block.LinearOpts{Bias: true, Row: true})
@@ -114,9 +139,21 @@ func (q mmdit) block(r *block.Rec, i int, env map[string]*grad.Value) {
 	env["x"], env["text"] = both[0].x, both[1].x
 }
 
+// second has the names of a stream's second attention.
+func (s *stream) second() *stream {
+	own := *s
+	for _, name := range []*string{&own.q, &own.k, &own.v, &own.normQ, &own.normK, &own.out} {
+		*name = strings.Replace(*name, ".attn.", ".attn2.", 1)
+	}
+	return &own
+}
+
 // unread declares what the last block's captions would pass: nothing reads them behind it, so that these
 // parameters neither learn nor decay.
 func (q mmdit) unread(r *block.Rec, s *stream) {
+	if q.short {
+		return
+	}
 	defer r.T.Still()()
 	d := q.c.Hidden
 	for _, p := range []struct {
@@ -136,7 +173,9 @@ func (q mmdit) heads(r *block.Rec, s *stream, h *grad.Value, text bool) (qv, k, 
 		if norm == "" {
 			return x
 		}
-		x = r.Norm(norm, x, n, 1e-6)
+		if x = r.Norm(norm, x, n, 1e-6); q.added {
+			return x
+		}
 		data, rows := "dif.pos", r.Shape.Rows
 		if text {
 			data, rows = "dif.text.pos", family.Captions(r.Shape)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
-	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -89,8 +88,9 @@ func newSD3(c configs.Model) sd3 {
 	k, o := Shared.Of(c), sd3Part.Of(c)
 	pooled, side := fluxPart.Of(c).Pooled, unetPart.Of(c).Side
 	m := sd3{o: o, step: float64(side/k.Patch[1]) / float64(o.Most)}
-	m.mmdit = mmdit{c: c, k: k, names: fluxNames, d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In,
-		Texts: k.Text, Joint: true, Pipeline: "StableDiffusion3Pipeline", Pooled: pooled, At: m.middle}}
+	m.mmdit = mmdit{c: c, k: k, names: sd3Names(c.QKNorm), last: true, short: true, added: true, dual: o.Dual,
+		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In,
+			Texts: k.Text, Joint: true, Pipeline: "StableDiffusion3Pipeline", Pooled: pooled, At: m.middle}}
 	m.time = func(r *block.Rec, q *mmdit, env map[string]*grad.Value) *grad.Value {
 		const name = "time_text_embed."
 		e := TimeMLP(r, name+"timestep_embedder", q.d.Features(r, features/2, 1), c.Hidden, features)
@@ -99,12 +99,22 @@ func newSD3(c configs.Model) sd3 {
 	return m
 }
 
+// sd3Names are Flux's, without norms of queries and keys where the model has none.
+func sd3Names(normed bool) func(i int) [2]stream {
+	return func(i int) [2]stream {
+		both := fluxNames(i)
+		for j := range both {
+			if !normed {
+				both[j].normQ, both[j].normK = "", ""
+			}
+		}
+		return both
+	}
+}
+
 func (m sd3) model() *family.Model {
 	out := m.mmdit.model()
 	out.Blocks[0].Name, out.Blocks[0].Record = "pos_embed", m.embed
-	for i := range m.c.Layers {
-		out.Blocks[1+i].Record = func(r *block.Rec, env map[string]*grad.Value) { m.block(r, i, env) }
-	}
 	start := out.Initial
 	out.Initial = func(name string) family.Start {
 		if name == sd3Table {
@@ -178,81 +188,4 @@ func (m sd3) embed(r *block.Rec, env map[string]*grad.Value) {
 	env["x"] = t.Place("residual", t.Add(x, t.Cast(places)))
 	env["text"] = r.Linear("context_embedder", m.d.Captions(r, env), d, m.k.Text, whole)
 	env["temb"] = m.time(r, &m.mmdit, env)
-}
-
-// block is block i: both streams attend to both, and latents perhaps to themselves as well.
-func (m sd3) block(r *block.Rec, i int, env map[string]*grad.Value) {
-	t, d, whole := r.T, m.c.Hidden, block.LinearOpts{Bias: true, Rep: true}
-	dual, last := slices.Contains(m.o.Dual, i), i == m.c.Layers-1
-	names := fluxNames(i)
-	both, parts := [2]*stream{&names[0], &names[1]}, [2]int{6, 6}
-	if dual {
-		parts[0] = 9
-	}
-	if last {
-		parts[1] = 2
-	}
-	both[0].x, both[0].at, both[1].x, both[1].at = env["x"], m.d.Level(r), env["text"], m.d.TextLevel(r)
-	e := t.Act(env["temb"], kernels.SiLU)
-	var qs, ks, vs, hs [2]*grad.Value
-	for j, s := range both {
-		s.mods = r.Linear(s.mod, e, parts[j]*d, d, whole)
-		shift, scale := 0, 1
-		if parts[j] == 2 { // nothing but a norm, whose scale comes first
-			shift, scale = 1, 0
-		}
-		hs[j] = t.Modulate(s.x, s.part(t, scale, d), s.part(t, shift, d), s.at, PlainNorm(1e-6))
-		qs[j], ks[j], vs[j] = m.heads(r, s, hs[j])
-	}
-	k, v, cuK := m.d.Together(r, ks[1], ks[0]), m.d.Together(r, vs[1], vs[0]), m.d.JointCu(r)
-	how := grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(m.c.HeadDim))}
-	out := func(name string, o *grad.Value) *grad.Value {
-		return r.Linear(name, t.Flat(o), d, d, block.LinearOpts{Bias: true, Row: true, Unit: m.c.HeadDim})
-	}
-	for j, s := range both {
-		cu, place := r.Cu(), "residual"
-		how.Tokens = j == 0
-		if j == 1 {
-			if last {
-				break
-			}
-			cu, place = m.d.TextCu(r), ""
-		}
-		x := s.x
-		s.x = t.Gate(x, t.Place(place, out(s.out, t.Attention(qs[j], k, v, cu, cuK, how))), s.part(t, 2, d), s.at)
-		if j == 0 && dual {
-			h := t.Modulate(x, s.part(t, 7, d), s.part(t, 6, d), s.at, PlainNorm(1e-6))
-			own := *s
-			for _, name := range []*string{&own.q, &own.k, &own.v, &own.normQ, &own.normK, &own.out} {
-				*name = strings.Replace(*name, ".attn.", ".attn2.", 1)
-			}
-			q, k, v := m.heads(r, &own, h)
-			o := out(own.out, t.Attention(q, k, v, cu, cu, how))
-			s.x = t.Gate(s.x, t.Place(place, o), s.part(t, 8, d), s.at)
-		}
-		m.feed(r, s, place)
-	}
-	env["x"], env["text"] = both[0].x, both[1].x
-}
-
-// feed is the MLP of a stream.
-func (m sd3) feed(r *block.Rec, s *stream, place string) {
-	t, d := r.T, m.c.Hidden
-	h := t.Modulate(s.x, s.part(t, 4, d), s.part(t, 3, d), s.at, PlainNorm(1e-6))
-	h = t.Act(r.Linear(s.mlp+".net.0.proj", h, 4*d, d, block.LinearOpts{Bias: true}), kernels.GELUTanh)
-	h = r.Linear(s.mlp+".net.2", h, d, 4*d, block.LinearOpts{Bias: true, Row: true})
-	s.x = t.Gate(s.x, t.Place(place, h), s.part(t, 5, d), s.at)
-}
-
-// heads are the queries, keys and values of a stream, normed by head where the model says so.
-func (m sd3) heads(r *block.Rec, s *stream, h *grad.Value) (q, k, v *grad.Value) {
-	proj := func(name, norm string) *grad.Value {
-		d, n := m.c.Hidden, m.c.HeadDim
-		x := r.T.Heads(r.Linear(name, h, d, d, block.LinearOpts{Bias: true, Unit: n}), n)
-		if norm == "" || !m.c.QKNorm {
-			return x
-		}
-		return r.Norm(norm, x, n, 1e-6)
-	}
-	return proj(s.q, s.normQ), proj(s.k, s.normK), proj(s.v, "")
 }
