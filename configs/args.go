@@ -361,8 +361,8 @@ func (l *loader) keyFlag(k *Key, name string, values []string, o Origin) {
 	l.add(setting{k, flagNode(k, values), o})
 }
 
-// bare is what a flag that stands for a value sets, which is given none as a rule: true says what the flag
-// says, and false, where the key has two values, the other one. Why says what else was given.
+// bare gives the value that a flag without an argument sets on its key. With the argument true it sets the same, with
+// false the other of a boolean's two values; why says that another argument was given.
 func (k *Key) bare(flag Flag, values []string) (value, why string) {
 	if len(values) == 0 {
 		return flag.Value, ""

@@ -26,9 +26,8 @@ func NoiseAt(seed uint32, place int) uint32 {
 	return h ^ h>>16
 }
 
-// StochasticRound16 rounds x to bf16, up in as many of all cases as it is near to the upper neighbour, so that what is added up
-// in bf16 is right in the mean where each summand is too small to change the sum. What decides are the 16 lowest
-// bits of noise. In the words of the field: stochastic rounding.
+// StochasticRound16 is stochastic rounding of x to bf16: up with a probability that grows with the distance from the lower
+// neighbour, so that sums of many small numbers are right in the mean. The 16 lowest bits of noise decide.
 func StochasticRound16(x float32, noise uint32) uint16 {
 	up := math.Float32bits(x) + noise&0xffff
 	if up&0x7f800000 == 0x7f800000 { // no number becomes an infinity

@@ -319,7 +319,7 @@ func (f *folder) complete(out *folding) bool {
 		!slices.ContainsFunc(f.loads, func(l []int32) bool { return !whole(l) })
 }
 
-// weighLoaders counts the loaders that do what one does that serves ranks that run.
+// weighLoaders counts, for each loader that is simulated, the loaders that it stands for.
 func (f *folder) weighLoaders(out *folding) {
 	count, run := map[uint64]int32{}, map[uint64]int32{}
 	serves := func(i int) bool {
@@ -377,7 +377,7 @@ func (f *folding) stands(to, from actors.Ref) uint64 {
 	return uint64(n)
 }
 
-// unfold gives ranks that did not run what those did that ran in their place.
+// unfold enters the results of a simulated rank for every rank that it stands for.
 func (f *folding) unfold(r *Result) {
 	for rank, by := range f.by {
 		r.Ranks[rank], r.Peak[rank] = r.Ranks[by], r.Peak[by]

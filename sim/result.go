@@ -76,7 +76,7 @@ func (s *Sim) stall() *Stall {
 	}
 }
 
-// orNothing is what for a report of who waits for what, or words for an actor that waits for nothing.
+// orNothing is the phrase that a report prints for what an actor waits for; an actor that waits for nothing has one too.
 func orNothing(what string) string {
 	if what == "" {
 		return "waits for nothing"

@@ -10,8 +10,8 @@ import (
 // Copies of an expert are experts like others: each has weights and a state of the optimizer of its own. They stay
 // alike because each is updated with the same gradient, the sum of what all of them got, taken in order of places.
 
-// CopyRow is a row of a parameter's gradients that a member of a move needs, because it has a copy of the
-// expert: of which of Move.Params, at which place, of which expert, who has it, and where it lies there.
+// CopyRow is the gradient of one expert's part of a parameter, which a rank with a copy of that expert has to sum. Param
+// counts in Move.Params, Place is where the expert lies, From is the rank that has the gradient, and Row where it lies there.
 type CopyRow struct {
 	Param, Place, Expert, From, Row int
 }

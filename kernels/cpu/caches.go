@@ -11,9 +11,9 @@ func cacheRows(size, sixteenths, least, most int) int {
 	return max(least, min(most, size/16*sixteenths/(4*kcMax)))
 }
 
-// Blocks of rows of the left operand: mcMax that a task reads of what all have packed, ownRows that it packs
-// for itself, which leave room for columns of the other operand, and are few enough that what is read again
-// of that is little. No bit depends on them.
+// Rows of the left operand in a block, by the size of the L2 cache. A task of a worker pool reads blocks of mcMax rows,
+// which the pool has packed together; a task that packs alone takes ownRows. Both leave room in the cache for columns of
+// the right operand. No bit of a result depends on them.
 var (
 	mcMax   = cacheRows(processor.CPU.Cache.L2, 15, 96, 480)
 	ownRows = cacheRows(processor.CPU.Cache.L2, 8, 96, 256)

@@ -317,7 +317,7 @@ func (c *Client) attempt(ctx context.Context, r Repo, commit string, f *file, pa
 	return nil
 }
 
-// causeOf is why a context ended, where it did, in place of an error that says that it did.
+// causeOf gives the cause of a context that has ended, in place of an error that only says so.
 func causeOf(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -17,10 +17,8 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// HostedPolicy is a policy that a vision-language model hosts, whichever it is (family.Model.Act): that model is
-// asked what a robot is to do, as one is that writes, and what stands behind it makes actions of what it
-// thinks of the question.
-// In the words of the field: hosted policy.
+// HostedPolicy is a hosted policy: a vision-language model with an expert for actions behind it (family.Model.Act). It reads
+// views and task as a chat; the expert makes actions of the states that the model has of them, and no text is written.
 type HostedPolicy struct{ *TokenPolicy }
 
 // NewHostedPolicy reads what a run says of such a policy, whose model and tokenizer are given. Saved is its

@@ -15,7 +15,7 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// step tells what decides what has happened, and does what it says.
+// step hands an event to the state machine (agent/decide) and carries out the effects that it returns.
 func (a *Agent) step(in decide.Input) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
