@@ -171,7 +171,8 @@ func (u *units) at(i int64) (unit, error) {
 		return unit{}, fmt.Errorf("sizes of the documents of %s: %w", u.source.Name(), err)
 	}
 	for k, size := range sizes[:n] {
-		count, out := u.count(size), unit{from + int64(k), i, u.pieces(size), size, u.bytes, partAll}
+		count, out := u.count(size), unit{doc: from + int64(k), piece: i, pieces: u.pieces(size), size: size,
+			bytes: u.bytes, part: partAll}
 		if i >= count {
 			i -= count
 			continue

@@ -80,13 +80,13 @@ func grouped(rows, w []int) (g, t, n, k int64) {
 // groupedProducts are the products of y = x·wᵀ, one per group, with the rows shared out among the groups.
 func groupedProducts(in, out [][]int) []Product {
 	g, t, n, k := grouped(in[0], in[1])
-	return []Product{{g, t, n, k, len(in) > 2}}
+	return []Product{{Count: g, M: t, N: n, K: k, Ragged: len(in) > 2}}
 }
 
 // groupedDXProducts are the products of dx = dy·w, one per group.
 func groupedDXProducts(in, out [][]int) []Product {
 	g, t, n, k := grouped(in[0], in[1])
-	return []Product{{g, t, k, n, len(in) > 2}}
+	return []Product{{Count: g, M: t, N: k, K: n, Ragged: len(in) > 2}}
 }
 
 // groupedDWProducts are the products of dw = dyᵀ·x, one per group.

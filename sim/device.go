@@ -196,8 +196,9 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 		c.dev.flying = s.lies(self, &m)
 	}
 	if s.o.Span != nil {
-		s.spans(Span{int(s.rankOf[self]), self, j, actors.Time(begin), actors.Time(begin + took),
-			s.mark(self, j, m.Out)})
+		s.spans(Span{Rank: int(s.rankOf[self]), Ref: self, Job: j, Start: actors.Time(begin),
+			End:  actors.Time(begin + took),
+			Made: s.mark(self, j, m.Out)})
 	}
 	for i := range j.In {
 		j.In[i].Payload.Release()

@@ -74,7 +74,7 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 	switch {
 	case m.Number != 0:
 		f.with |= carriesRest
-		f.rest = s.keep(rest{m.Out, m.Values, m.Text, m.Err, m.Number})
+		f.rest = s.keep(rest{out: m.Out, values: m.Values, text: m.Text, err: m.Err, number: m.Number})
 	case m.Out == nil && m.Values == nil && m.Text == "" && m.Err == nil:
 	case m.Kind == actors.Credit && len(m.Values) == 1:
 		f.with |= carriesCredit
@@ -83,7 +83,7 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 		f.with |= carriesResults
 	default:
 		f.with |= carriesRest
-		f.rest = s.keep(rest{m.Out, m.Values, m.Text, m.Err, 0})
+		f.rest = s.keep(rest{out: m.Out, values: m.Values, text: m.Text, err: m.Err, number: 0})
 	}
 	return i
 }

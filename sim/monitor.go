@@ -259,7 +259,8 @@ func (m *Monitor) seeCommit(e Event) {
 
 // once notes data that comes a second time: L-1.
 func (m *Monitor) once(e Event) {
-	k := cameKey{e.To, e.M.Kind, e.M.Step, e.M.Action, e.M.Segment, e.M.Comm, e.M.Member}
+	k := cameKey{to: e.To, kind: e.M.Kind, step: e.M.Step, a: e.M.Action, seg: e.M.Segment, comm: e.M.Comm,
+		at: e.M.Member}
 	switch e.M.Kind {
 	case actors.Part:
 		k.at = int32(e.M.From)

@@ -59,7 +59,8 @@ func UsageOf(v []float64) Usage {
 		v = whole[:]
 	}
 	w := (*[UsageLen]float64)(v)
-	return Usage{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9]}
+	return Usage{Loss: w[0], Busy: w[1], Wait: w[2], Peak: w[3], Over: w[4], Wild: w[5], CPU: w[6], Queued: w[7],
+		Stood: w[8], Gap: w[9]}
 }
 
 // Put writes it over the head of a list, which it makes where there is none, and returns the list.
@@ -138,8 +139,9 @@ func IsVerdict(v []float64) bool { return len(v) >= verdictLen }
 // VerdictOf reads a commit.
 func VerdictOf(v []float64) Verdict {
 	w := (*[verdictLen]float64)(v)
-	return Verdict{w[0], w[1], w[2] != 0, w[3], int64(w[4]), w[5], w[6] != 0,
-		[ClipsMost]float64(w[groupsAt:]), keptAfter(v, LossScale{})}
+	return Verdict{Norm: w[0], Factor: w[1], Overflow: w[2] != 0, LR: w[3], Update: int64(w[4]), Loss: w[5],
+		Moves:  w[6] != 0,
+		Groups: [ClipsMost]float64(w[groupsAt:]), after: keptAfter(v, LossScale{})}
 }
 
 // Values writes it as numbers.
@@ -223,7 +225,8 @@ const filedLen = 7
 // FiledOf reads the numbers of a CommitJob.
 func FiledOf(v []float64) Filed {
 	w := (*[filedLen]float64)(v)
-	return Filed{int64(w[0]), w[1], int(w[2]), int(w[3]), Usual{w[4], w[5], int64(w[6])}, LaidOf(v[filedLen:])}
+	return Filed{Updates: int64(w[0]), Scale: w[1], Good: int(w[2]), Left: int(w[3]), Usual: Usual{w[4], w[5],
+		int64(w[6])}, Laid: LaidOf(v[filedLen:])}
 }
 
 // Values writes it as numbers.
@@ -234,7 +237,8 @@ func (x Filed) Values() []float64 {
 
 // filed writes what a checkpoint says of a state.
 func filed(k kept, x Laid) []float64 {
-	return Filed{k.updates, k.scale.Scale, k.scale.Good, k.scale.Left, k.scale.Usual, x}.Values()
+	return Filed{Updates: k.updates, Scale: k.scale.Scale, Good: k.scale.Good, Left: k.scale.Left,
+		Usual: k.scale.Usual, Laid: x}.Values()
 }
 
 // Summary is a TopicStep report. Times are nanoseconds.
@@ -255,7 +259,8 @@ type Summary struct {
 // SummaryOf reads a TopicStep report.
 func SummaryOf(v []float64) Summary {
 	w := (*[11]float64)(v)
-	return Summary{w[0], w[1], w[2] != 0, w[3], w[4], w[5], w[6], w[7], int(w[8]), w[9], w[10]}
+	return Summary{Loss: w[0], Norm: w[1], Overflow: w[2] != 0, LR: w[3], Scale: w[4], Wait: w[5], Peak: w[6],
+		Time: w[7], Slowest: int(w[8]), Slack: w[9], Gap: w[10]}
 }
 
 // Values writes it as numbers.
@@ -282,7 +287,8 @@ type Slowness struct {
 // SlownessOf reads a TopicSlow report.
 func SlownessOf(v []float64) Slowness {
 	w := (*[8]float64)(v)
-	return Slowness{int(w[0]), Cause(w[1]), w[2], w[3], w[4] != 0, w[5], w[6], w[7]}
+	return Slowness{Rank: int(w[0]), Cause: Cause(w[1]), Now: w[2], Usual: w[3], Twin: w[4] != 0, Had: w[5],
+		Wants: w[6], Part: w[7]}
 }
 
 // Values writes it as numbers.

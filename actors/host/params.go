@@ -180,7 +180,8 @@ func (r *Rank) Parts() (out []Part) {
 			if h.Packed.Form > 0 {
 				kind = checkpoint.PackedKind(h.Packed, h.Columns())
 			}
-			out = append(out, r.parts(Part{kind, h.Param, h.Region, r.run.Params[h.Name], 0})...)
+			out = append(out, r.parts(Part{Kind: kind, Param: h.Param, Region: h.Region, Tensor: r.run.Params[h.Name],
+				Row: 0})...)
 		}
 		q, trained := plans[h.Name]
 		if !trained {
@@ -188,7 +189,7 @@ func (r *Rank) Parts() (out []Part) {
 		}
 		for i, t := range r.state[h.Name] {
 			if p, _, own, saves := stateOf(q, i); t != nil && saves {
-				out = append(out, r.parts(Part{kinds(q)[i], p, own, t, 0})...)
+				out = append(out, r.parts(Part{Kind: kinds(q)[i], Param: p, Region: own, Tensor: t, Row: 0})...)
 			}
 		}
 	}
@@ -203,7 +204,8 @@ func (r *Rank) parts(p Part) (out []Part) {
 	}
 	for _, x := range r.experts.regions(p.Param, p.Region) {
 		if x.first {
-			out = append(out, Part{p.Kind, p.Param.Logical(), x.region, p.Tensor, x.row})
+			out = append(out, Part{Kind: p.Kind, Param: p.Param.Logical(), Region: x.region, Tensor: p.Tensor,
+				Row: x.row})
 		}
 	}
 	return out

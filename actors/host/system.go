@@ -372,7 +372,7 @@ func (c *cell) work(jobs chan actors.Job) {
 		start := c.s.Since()
 		r, err := c.run(j)
 		if c.s.Trace != nil {
-			c.s.Trace(TraceEvent{c.ref, c.name, j, start, c.s.Since()})
+			c.s.Trace(TraceEvent{Ref: c.ref, Name: c.name, Job: j, Start: start, End: c.s.Since()})
 		}
 		c.setState("idle")
 		c.s.without(err)

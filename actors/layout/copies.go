@@ -34,7 +34,7 @@ func (l *Layout) CopyRows(part *RankPart, m Move, at []int, to int) (out []CopyR
 			rows, mine := make([]CopyRow, len(seats)), false
 			for n, q := range seats {
 				from, row := seat(&o, m.Axes, h, part.Params[plan].Zero, q, pos)
-				rows[n], mine = CopyRow{i, q, e, from, row}, mine || from == to
+				rows[n], mine = CopyRow{Param: i, Place: q, Expert: e, From: from, Row: row}, mine || from == to
 			}
 			if mine {
 				out = append(out, rows...)

@@ -211,8 +211,8 @@ type accumulators struct {
 
 // NewReplay begins with rows that hold nothing.
 func (l *Layout) NewReplay() *Replay {
-	return &Replay{l, plan.NewLedger(len(l.Program.Rows)), map[accumulators]int64{}, 1,
-		make([]map[uint64]int64, len(l.Program.Rows))}
+	return &Replay{l: l, led: plan.NewLedger(len(l.Program.Rows)), grads: map[accumulators]int64{}, share: 1,
+		trail: make([]map[uint64]int64, len(l.Program.Rows))}
 }
 
 // Peak is the most that each row has held so far, beside parameters and state.

@@ -227,7 +227,8 @@ func (r *rollouts) again(step, sample int64, logged []*rollout) (*Replayed, erro
 	for i, a := range logged {
 		b := fresh[i]
 		note := func(what string, was, is any) {
-			out.Differ = append(out.Differ, Difference{a.Sample, a.Index, what, fmt.Sprint(was), fmt.Sprint(is)})
+			out.Differ = append(out.Differ, Difference{Sample: a.Sample, Index: a.Index, What: what,
+				Was: fmt.Sprint(was), Is: fmt.Sprint(is)})
 		}
 		switch {
 		case !slices.Equal(a.Answer, b.Answer):

@@ -190,13 +190,15 @@ type said struct {
 func saidIn(d map[string]any) (out []said) {
 	for _, k := range begins {
 		if t, _ := d[k[0]].(string); t != "" {
-			out = append(out, said{k[1], k[1] + "_delta", k[2], t, map[string]any{"type": k[1], k[2]: ""}})
+			out = append(out, said{kind: k[1], delta: k[1] + "_delta", key: k[2], text: t,
+				block: map[string]any{"type": k[1], k[2]: ""}})
 		}
 	}
 	for _, k := range listOf(d["tool_calls"]) {
 		f := k["function"].(map[string]any)
-		out = append(out, said{"tool_use", "input_json_delta", "partial_json", f["arguments"].(string),
-			map[string]any{"type": "tool_use", "id": k["id"], "name": f["name"], "input": map[string]any{}}})
+		out = append(out, said{kind: "tool_use", delta: "input_json_delta", key: "partial_json",
+			text:  f["arguments"].(string),
+			block: map[string]any{"type": "tool_use", "id": k["id"], "name": f["name"], "input": map[string]any{}}})
 	}
 	return out
 }

@@ -78,7 +78,8 @@ func (f *finder) add(from, to token.Pos, text, what string) {
 	a, b := p.Offset, f.fset.Position(to).Offset
 	begin := bytes.LastIndexByte(f.src[:a], '\n') + 1
 	line, _, _ := bytes.Cut(f.src[begin:], []byte("\n"))
-	f.sites = append(f.sites, site{f.file, p.Line, a, b, text, what, strings.TrimSpace(string(line))})
+	f.sites = append(f.sites, site{file: f.file, line: p.Line, from: a, to: b, text: text, what: what,
+		source: strings.TrimSpace(string(line))})
 }
 
 // visit adds the changes of one node.

@@ -83,7 +83,7 @@ func registerChat(name, doc string, read shape, write func(dataset.Document) any
 			if err != nil {
 				return nil, err
 			}
-			return &chats{r, store.Redact(path), name, read, o.Tags}, nil
+			return &chats{Records: r, name: store.Redact(path), format: name, read: read, tags: o.Tags}, nil
 		},
 		Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
 			lines := make([]any, len(docs))

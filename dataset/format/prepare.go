@@ -153,9 +153,11 @@ func (x *energonIndex) scan(path string, tar int64) error {
 		if fault := g.fault(1 << 62); fault != "" {
 			return fmt.Errorf("sample %q: %s", g.key, fault)
 		}
-		x.samples = append(x.samples, energonSample{tar, i, s.start, s.end - s.start, g.key})
+		x.samples = append(x.samples, energonSample{tar: tar, index: i, offset: s.start, size: s.end - s.start,
+			key: g.key})
 		for _, e := range g.entries {
-			x.parts = append(x.parts, energonPart{tar, i, e.data, e.size, e.name[len(g.key)+1:]})
+			x.parts = append(x.parts, energonPart{tar: tar, index: i, offset: e.data, size: e.size,
+				name: e.name[len(g.key)+1:]})
 		}
 		idx, end = binary.LittleEndian.AppendUint64(idx, uint64(s.start)), s.end
 		i++

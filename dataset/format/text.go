@@ -204,7 +204,7 @@ func Files(name string, paths []string, limit int64) (dataset.Source, error) {
 		sizes[i] = info.Size()
 		parts = append(parts, filepath.Base(p), info.Size())
 	}
-	return &files{name, slices.Clone(paths), sizes, limit, HashOf(parts...)}, nil
+	return &files{name: name, paths: slices.Clone(paths), sizes: sizes, limit: limit, print: HashOf(parts...)}, nil
 }
 
 func (f *files) Name() string        { return f.name }

@@ -99,7 +99,8 @@ func (f *Follower) quarantine(o offer, reason string) error {
 	if !o.ticket {
 		f.gone[o.name] = true
 	}
-	line, err := json.Marshal(quarantined{o.name, o.size, o.changed, reason, o.ticket})
+	line, err := json.Marshal(quarantined{Shard: o.name, Bytes: o.size, Changed: o.changed, Reason: reason,
+		Ticket: o.ticket})
 	if err != nil || f.told[string(line)] {
 		return err
 	}

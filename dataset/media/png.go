@@ -48,8 +48,8 @@ func readPNG(b []byte) (f pngFile, err error) {
 			if len(body) != 13 || f.w > 0 {
 				return f, errPNG
 			}
-			f.pngHeader = pngHeader{int(binary.BigEndian.Uint32(body)),
-				int(binary.BigEndian.Uint32(body[4:])), body[8], body[9], body[12] != 0}
+			f.pngHeader = pngHeader{w: int(binary.BigEndian.Uint32(body)),
+				h: int(binary.BigEndian.Uint32(body[4:])), depth: body[8], color: body[9], interlaced: body[12] != 0}
 		case "tRNS":
 			f.key = body
 		case "IDAT":

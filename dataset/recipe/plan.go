@@ -158,7 +158,8 @@ func (f *flow) predict(ctx context.Context, p *Plan) error {
 		by = float64(p.Documents) / float64(p.Sampled)
 	}
 	row := func(name, step string, by float64) {
-		s := PlanStep{name, step, int64(c.in[name] * by), int64(c.out[name] * by), c.spent[name] * by}
+		s := PlanStep{Name: name, Step: step, In: int64(c.in[name] * by), Out: int64(c.out[name] * by),
+			Seconds: c.spent[name] * by}
 		total += s.Seconds
 		p.Steps = append(p.Steps, s)
 	}

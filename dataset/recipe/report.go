@@ -148,11 +148,13 @@ func (f *flow) inputsAndSteps(r *Report, total map[string]*Counts) {
 	}
 	for _, in := range f.inputs {
 		c := of(in.Name)
-		r.Inputs = append(r.Inputs, InputReport{in.Name, len(in.files), c.In, c.Bytes, c.Dropped[unreadable]})
+		r.Inputs = append(r.Inputs, InputReport{Name: in.Name, Files: len(in.files), Documents: c.In, Bytes: c.Bytes,
+			Unreadable: c.Dropped[unreadable]})
 	}
 	for _, s := range f.Steps {
 		c := of(s.Name)
-		r.Steps = append(r.Steps, StepReport{s.Name, s.Kind, s.From, c.In, c.Bytes, c.In - c.Gone(), c.Dropped})
+		r.Steps = append(r.Steps, StepReport{Name: s.Name, Step: s.Kind, From: s.From, In: c.In, Bytes: c.Bytes,
+			Out: c.In - c.Gone(), Dropped: c.Dropped})
 	}
 	for i := range r.Outputs {
 		o := &f.Outputs[f.outputOf(i)]

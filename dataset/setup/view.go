@@ -294,8 +294,8 @@ func (v *View) AddDropped(path string) error {
 		c := &v.Dropped[at[key]]
 		if c.N++; c.N <= viewDropsMax {
 			v.counts(d.Input, d.Step, d.Reason, d.Detail, d.File, d.Head)
-			v.Drops = append(v.Drops, ViewDrop{d.Input, d.Step, d.Reason, d.Detail,
-				fmt.Sprintf("%s at byte %d, document %d", d.File, d.Offset, d.Document), d.Head})
+			v.Drops = append(v.Drops, ViewDrop{Input: d.Input, Step: d.Step, Reason: d.Reason, Detail: d.Detail,
+				Place: fmt.Sprintf("%s at byte %d, document %d", d.File, d.Offset, d.Document), Head: d.Head})
 		}
 	}
 	if err := in.Err(); err != nil {

@@ -51,7 +51,7 @@ func (d *Device) Watch(begin func(c *kernels.Call) func(start, end time.Time)) b
 	m, err := clock.Stamp()
 	d.must(err)
 	d.must(d.drv.Wait(m))
-	d.watch = &watch{d.drv, clock, begin, m, time.Now()}
+	d.watch = &watch{drv: d.drv, clock: clock, begin: begin, last: m, at: time.Now()}
 	return true
 }
 

@@ -50,7 +50,7 @@ func (w *worker) tileRows(r rowsOf, rows int) leftTiles {
 			copy(v[i*ld:i*ld+r.width], r.v.h[i*r.ld:])
 		}
 	}
-	return leftTiles{v, 2 * ld, 32 * ld, 64, 64 * ld}
+	return leftTiles{v: v, stride: 2 * ld, half: 32 * ld, step: 64, next: 64 * ld}
 }
 
 // tileSpan computes c (+)= x·y for blocks [i0, i1) of 32 rows and panel p of 32 columns, over tiles [k0, k1)
@@ -86,7 +86,7 @@ func (w *worker) tileScores(s []float32, q leftTiles, l extents, k rightTiles) {
 }
 
 func scoreRows(h []uint16) leftTiles {
-	return leftTiles{h, 2 * scoreWidth, 32 * scoreWidth, 64, 64 * scoreWidth}
+	return leftTiles{v: h, stride: 2 * scoreWidth, half: 32 * scoreWidth, step: 64, next: 64 * scoreWidth}
 }
 
 // tileValues adds the products of rows of scores with rows of v, over the columns that the rows have.
@@ -117,7 +117,7 @@ func (w *worker) tileGrads(g *gradState, q, do rowsOf, n int) {
 		g.ext.byColumns(amxSide, func(c0, c1, i0, i1 int) {
 			for p := c0 / amxSide; p < c1/amxSide; p++ {
 				w.tileSpan(x.c, keyBlock, 0, x.wide/amxSide, p, i0, i1,
-					leftTiles{left, 64, 2 * halfLen(ks), 1024, 4 * halfLen(ks)}, y, true)
+					leftTiles{v: left, stride: 64, half: 2 * halfLen(ks), step: 1024, next: 4 * halfLen(ks)}, y, true)
 			}
 		})
 		w.arena.release(m)

@@ -83,7 +83,7 @@ func (a *attnGrad) gradTasks(b *Backend) []gradTask {
 	for i := range a.tasks {
 		t := &a.tasks[i]
 		keys := ceilDiv(t.k1-t.k0, a.step)
-		task := gradTask{t, 0, keys, (t.h1 - t.h0) * ceilDiv(t.to-t.from, a.block), nil}
+		task := gradTask{attnTask: t, k0: 0, k1: keys, blocks: (t.h1 - t.h0) * ceilDiv(t.to-t.from, a.block), wave: nil}
 		if keys < 2 || i < whole && a.work(t)*len(b.team.workers) <= a.total() {
 			l = append(l, task)
 			continue

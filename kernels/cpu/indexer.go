@@ -170,8 +170,9 @@ type indexCall struct {
 
 // indexCallOf reads the operands of the indexer's loss; the list of keys is absent where it is taken over all keys.
 func indexCallOf(in []*tensor.Tensor, at kernels.Attr) *indexCall {
-	x := &indexCall{indexer{in[0], in[1], in[2].F32(), float32(at.F[0])}, in[3], in[4], float32(at.F[1]),
-		in[5].I32(), in[6].F32(), nil, in[1].Shape[0]}
+	x := &indexCall{indexer: indexer{in[0], in[1], in[2].F32(), float32(at.F[0])}, attnQ: in[3], attnK: in[4],
+		attnScale: float32(at.F[1]),
+		see:       in[5].I32(), mean: in[6].F32(), idx: nil, n: in[1].Shape[0]}
 	if len(in) > 7 && in[7] != nil {
 		x.idx, x.n = in[7].I32(), in[7].Shape[1]
 	}

@@ -144,7 +144,7 @@ func (b *Backend) panelsFor(y matrix, g *gemmPlan, j0, p0 int) (pb []float32, pa
 	if !g.keeps {
 		return g.pb, false
 	}
-	at := panelAt{panelsOf{y.v.at(), y.ld, g.n, g.k, g.nb, y.trans}, j0, p0}
+	at := panelAt{panelsOf{at: y.v.at(), ld: y.ld, n: g.n, k: g.k, nb: g.nb, trans: y.trans}, j0, p0}
 	if pb, packed = b.kept.panels[at]; !packed {
 		pb = make([]float32, g.nb/b.k.nr*g.bNext)
 		b.kept.panels[at] = pb

@@ -173,7 +173,7 @@ func codeOf(x, scale float32) int {
 
 // lowFor gives the packed columns of a block in its form.
 func (b *Backend) lowFor(y matrix, g *gemmPlan, j0, p0, n, kc int) *lowPanels {
-	at := panelAt{panelsOf{y.v.at(), y.ld, g.n, g.k, g.nb, y.trans}, j0, p0}
+	at := panelAt{panelsOf{at: y.v.at(), ld: y.ld, n: g.n, k: g.k, nb: g.nb, trans: y.trans}, j0, p0}
 	if l := b.kept.lowPanels[at]; l != nil {
 		return l
 	}

@@ -26,7 +26,8 @@ const thinMost, thinTimes = 64, 4
 
 // fuse gives lists of nodes with epilogues, given how many nodes of all lists read a value.
 func fuse(ns []*Node, readers map[*Value]int) []*Node {
-	f := &fuser{readers, map[*Node]int{}, map[*Value]*Node{}, map[*Node]*Node{}, map[*Node][]*Node{}, map[*Node]*Node{}}
+	f := &fuser{readers: readers, at: map[*Node]int{}, made: map[*Value]*Node{}, behind: map[*Node]*Node{},
+		then: map[*Node][]*Node{}, later: map[*Node]*Node{}}
 	for i, n := range ns {
 		if n.Op.comm() {
 			clear(f.at)

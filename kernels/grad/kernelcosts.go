@@ -11,13 +11,14 @@ type KernelCost struct {
 
 // Plus is two costs together.
 func (c Cost) Plus(d Cost) Cost {
-	return Cost{c.Flops + d.Flops, c.Filled + d.Filled, c.Bytes + d.Bytes, c.Comm + d.Comm, c.Calls + d.Calls}
+	return Cost{Flops: c.Flops + d.Flops, Filled: c.Filled + d.Filled, Bytes: c.Bytes + d.Bytes, Comm: c.Comm + d.Comm,
+		Calls: c.Calls + d.Calls}
 }
 
 // Times is the cost of so many of it.
 func (c Cost) Times(n int) Cost {
 	m := int64(n)
-	return Cost{m * c.Flops, m * c.Filled, m * c.Bytes, m * c.Comm, n * c.Calls}
+	return Cost{Flops: m * c.Flops, Filled: m * c.Filled, Bytes: m * c.Bytes, Comm: m * c.Comm, Calls: n * c.Calls}
 }
 
 // KernelCosts are the parts of a segment's cost, by kernel in the order of their first calls; together they

@@ -21,8 +21,9 @@ func (r *Recorder) LastStep() (events []Event, length float64) {
 	in := span{b[n-2], b[n-1]}
 	put := func(lane int, name string, kernel bool, x span) {
 		if x.start < in.end && x.end > in.start {
-			events = append(events, Event{lane, name, kernel, float64(max(x.start, in.start)-in.start) / 1e9,
-				float64(min(x.end, in.end)-in.start) / 1e9})
+			events = append(events, Event{Lane: lane, Name: name, Kernel: kernel, Start: float64(max(x.start,
+				in.start)-in.start) / 1e9,
+				End: float64(min(x.end, in.end)-in.start) / 1e9})
 		}
 	}
 	for i, l := range r.lanes {

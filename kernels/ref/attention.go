@@ -47,7 +47,7 @@ func queries(a kernels.Attr, cuQ, cuK, place []int32) []query {
 				lo = max(lo, at-a.I[1]+1)
 			}
 			hi = max(hi, 0)
-			l = append(l, query{q0 + i, k0 + min(lo, hi), k0 + hi, q0, k0})
+			l = append(l, query{row: q0 + i, from: k0 + min(lo, hi), to: k0 + hi, q0: q0, k0: k0})
 		}
 	}
 	return l

@@ -141,8 +141,9 @@ type indexCall struct {
 
 // indexCallOf reads the operands that the operations of the indexer share.
 func indexCallOf(in []*tensor.Tensor, at kernels.Attr) indexCall {
-	x := indexCall{indexerOf(in[0], in[1], in[2], at.F[0]), loadHeads(in[3]), loadHeads(in[4]), at.F[1],
-		in[5].I32(), load(in[6]), nil}
+	x := indexCall{indexer: indexerOf(in[0], in[1], in[2], at.F[0]), attnQ: loadHeads(in[3]), attnK: loadHeads(in[4]),
+		attnScale: at.F[1],
+		see:       in[5].I32(), mean: load(in[6]), idx: nil}
 	if len(in) > 7 {
 		x.idx = in[7]
 	}

@@ -139,7 +139,7 @@ func (p *Pool) buffer(name string, n int64) (*Buffer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.budget > 0 && p.live+c > p.budget {
-		return nil, &BudgetError{p.name, name, n, p.live, p.budget}
+		return nil, &BudgetError{Pool: p.name, Tensor: name, Need: n, Live: p.live, Budget: p.budget}
 	}
 	b := &Buffer{class: int(c), pool: p}
 	if p.memory != nil {

@@ -161,7 +161,8 @@ func (set *Set) Compare(n int) (what string, rows []Row, err error) {
 		if err = simulated(layouts[i+1], price, x); err != nil {
 			return "", nil, err
 		}
-		rows = append(rows, Row{set.name, p.String(), x.step, x.stepSim, x.peak, x.peakSim})
+		rows = append(rows, Row{Set: set.name, Plan: p.String(), Step: x.step, StepSim: x.stepSim, Peak: x.peak,
+			PeakSim: x.peakSim})
 	}
 	return what, rows, nil
 }

@@ -145,7 +145,8 @@ func (p *pacedLinks) filter(to actors.Ref, m actors.Message) bool {
 	if d == 0 {
 		return true
 	}
-	k := letter{m.From, to, m.Kind, m.Step, m.Action.String(), m.Segment, m.Comm, m.Port}
+	k := letter{from: m.From, to: to, kind: m.Kind, step: m.Step, action: m.Action.String(), seg: m.Segment,
+		comm: m.Comm, port: m.Port}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.late[k] {

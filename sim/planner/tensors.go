@@ -256,7 +256,8 @@ func (s *tensorSearch) list(fates [][]search.Fate) (out []TensorFate) {
 				continue
 			}
 			at[x.Tensor] = len(out)
-			out = append(out, TensorFate{x.Tensor, x.Block, x.Block, fateNames[f], x.Bytes})
+			out = append(out, TensorFate{Tensor: x.Tensor, From: x.Block, To: x.Block, Fate: fateNames[f],
+				Bytes: x.Bytes})
 		}
 	}
 	return out

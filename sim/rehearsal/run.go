@@ -244,9 +244,10 @@ func (r *Rehearsal) Summary(res *sim.Result) Summary {
 	var busy, span, last int64
 	for rank, a := range res.Ranks {
 		busy, span, last = max(busy, a.Busy), max(span, a.Span), max(last, a.Span+a.Bubble)
-		out.Ranks = append(out.Ranks, Row{rank, unit.OfNanoseconds(a.Busy), unit.OfNanoseconds(a.Bubble),
-			unit.OfNanoseconds(a.Comm), unit.OfNanoseconds(a.Sync), unit.OfNanoseconds(a.Update),
-			res.Peak[rank], r.Layout.Design.Memory == 0 || res.Peak[rank] <= r.Layout.Design.Memory})
+		out.Ranks = append(out.Ranks, Row{Rank: rank, Busy: unit.OfNanoseconds(a.Busy),
+			Bubble: unit.OfNanoseconds(a.Bubble),
+			Comm:   unit.OfNanoseconds(a.Comm), Sync: unit.OfNanoseconds(a.Sync), Update: unit.OfNanoseconds(a.Update),
+			Peak: res.Peak[rank], Fits: r.Layout.Design.Memory == 0 || res.Peak[rank] <= r.Layout.Design.Memory})
 	}
 	out.StepFlops, out.StepSeconds = r.Layout.StepFlops(), out.Step
 	if res.Ran < len(res.Ranks) {

@@ -95,7 +95,8 @@ func Shrink(ctx context.Context, read func(settings ...string) (*configs.Config,
 		return nil, err
 	}
 	p, s := cfg.Run.Plan, shrinker{read, o, seed}
-	best := small{p.PP, p.DP, p.TP, cfg.Run.Train.GlobalBatch, o.Steps, o.Jitter, faults}
+	best := small{pp: p.PP, dp: p.DP, tp: p.TP, batch: cfg.Run.Train.GlobalBatch, steps: o.Steps, jitter: o.Jitter,
+		faults: faults}
 	first := s.try(&best, sim.Options{})
 	how := fate(first)
 	if how == "" {
@@ -142,8 +143,9 @@ func (x *small) least(cfg *configs.Config) (out []small) {
 						f.For = 1
 					}
 					for _, micro := range []int{1, mesh[0]} {
-						out = append(out, small{mesh[0], mesh[1], mesh[2],
-							micro * mesh[1] * cfg.Run.Train.MicroBatch, 1, 0, []sim.Fault{f}})
+						out = append(out, small{pp: mesh[0], dp: mesh[1], tp: mesh[2],
+							batch: micro * mesh[1] * cfg.Run.Train.MicroBatch, steps: 1, jitter: 0,
+							faults: []sim.Fault{f}})
 					}
 				}
 			}

@@ -44,7 +44,8 @@ func (t *Timeline) See(s sim.Span) {
 // Add keeps a rank's job from start to end, in nanoseconds, if it belongs to the last step.
 func (t *Timeline) Add(rank int, j actors.Job, start, end int64) {
 	if j.Step == t.Last && len(t.spans) < timelineMax {
-		t.spans = append(t.spans, span{rank, fmt.Sprintf("%v.%d", j.Action, j.Segment), j.Action.Kind, start, end})
+		t.spans = append(t.spans, span{rank: rank, name: fmt.Sprintf("%v.%d", j.Action, j.Segment),
+			kind: j.Action.Kind, start: start, end: end})
 	}
 }
 

@@ -90,8 +90,9 @@ func (r *Rehearsal) Diff(jobs []Traced, o sim.Options) (*TraceDiff, error) {
 		if s.Rank < 0 || s.Job.Step != r.Steps || !works && s.Job.Action.Kind != plan.Step {
 			return
 		}
-		t := Traced{s.Rank, s.Job.Step, s.Job.Action.String(), int(s.Job.Segment), unit.OfNanoseconds(int64(s.Start)),
-			unit.OfNanoseconds(int64(s.End)), ""}
+		t := Traced{Rank: s.Rank, Step: s.Job.Step, Action: s.Job.Action.String(), Segment: int(s.Job.Segment),
+			Start: unit.OfNanoseconds(int64(s.Start)),
+			End:   unit.OfNanoseconds(int64(s.End)), Place: ""}
 		d.simulated = append(d.simulated, t)
 		kinds[place{t.Rank, t.Action, t.Segment}] = *s.Job
 	}

@@ -88,8 +88,9 @@ func ReadTrace(name string) (jobs []Traced, cut bool, err error) {
 			if len(jobs) == tracedMax {
 				return jobs, true, nil
 			}
-			jobs = append(jobs, Traced{rank, e.Args.Step, e.Name[:dot], segment, e.Start / 1e6,
-				(e.Start + e.Long) / 1e6, places[e.Row]})
+			jobs = append(jobs, Traced{Rank: rank, Step: e.Args.Step, Action: e.Name[:dot], Segment: segment,
+				Start: e.Start / 1e6,
+				End:   (e.Start + e.Long) / 1e6, Place: places[e.Row]})
 		}
 	}
 	_, err = d.Token()

@@ -37,7 +37,8 @@ type keptSets struct {
 func (x *Robots) Kept() *KeptRobots {
 	k := &KeptRobots{Cameras: x.Policy.Cameras, Film: x.film.print()}
 	for _, s := range x.sets {
-		k.Sets = append(k.Sets, keptSets{s.name, s.scale, s.stats, s.raw, s.cameras, s.robot, s.shapes})
+		k.Sets = append(k.Sets, keptSets{Name: s.name, Scale: s.scale, Stats: s.stats, Numbers: s.raw,
+			Cameras: s.cameras, Robot: s.robot, Shapes: s.shapes})
 	}
 	return k
 }

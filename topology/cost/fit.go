@@ -101,7 +101,7 @@ func Regrets(rows []Measured, predicted []float64) (out []float64) {
 	choices := map[question][]int{}
 	var asked []question
 	for i, r := range rows {
-		q := question{r.GPUs, r.Batch, r.Hidden, r.Layers, r.Seq}
+		q := question{gpus: r.GPUs, batch: r.Batch, hidden: r.Hidden, layers: r.Layers, seq: r.Seq}
 		if choices[q] = append(choices[q], i); len(choices[q]) == 2 {
 			asked = append(asked, q)
 		}

@@ -190,8 +190,8 @@ func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 	if p == nil {
 		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP, c.Loops)
 	}
-	key := stageKey{s.variant(c, p), c.PP * c.Loops, c.Encoder.apart(), fmt.Sprint(c.Layers),
-		fmt.Sprint(c.RecomputeLayers)}
+	key := stageKey{v: s.variant(c, p), stages: c.PP * c.Loops, apart: c.Encoder.apart(), layers: fmt.Sprint(c.Layers),
+		again: fmt.Sprint(c.RecomputeLayers)}
 	if x := s.stages[key]; x != nil {
 		return x, nil
 	}

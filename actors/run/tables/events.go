@@ -149,8 +149,9 @@ func jobs(dir string, row func(Job) error) error {
 		case e.Phase == "M" && e.Name == "thread_name":
 			names[key] = record.ShortName(e.Args.Name)
 		case e.Phase == "X":
-			if err := row(Job{names[key], int32(e.Process), e.Name, e.Kind, e.Args.Step, e.Start / 1e6,
-				e.Long / 1e6}); err != nil {
+			if err := row(Job{Actor: names[key], Process: int32(e.Process), Name: e.Name, Kind: e.Kind,
+				Step: e.Args.Step, Start: e.Start / 1e6,
+				Seconds: e.Long / 1e6}); err != nil {
 				return err
 			}
 		}

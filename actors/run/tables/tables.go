@@ -197,7 +197,8 @@ func experts(dir string, row func(Expert) error) error {
 	return lines(metricsFile(dir), func(m run.Metrics) error {
 		for _, l := range m.Experts {
 			for e, n := range l.Rows {
-				if err := row(Expert{m.Step, int32(l.Block), int32(e), n, l.Dropped, l.Entropy}); err != nil {
+				if err := row(Expert{Step: m.Step, Block: int32(l.Block), Expert: int32(e), Rows: n,
+					Dropped: l.Dropped, Entropy: l.Entropy}); err != nil {
 					return err
 				}
 			}
@@ -224,8 +225,9 @@ type Edge struct {
 func edges(dir string, row func(Edge) error) error {
 	return lines(filepath.Join(dir, run.EdgesName), func(w record.EdgeWindow) error {
 		for _, e := range w.Edges {
-			if err := row(Edge{stamp(w.Time), w.Seconds, w.Step, e.From, e.To, e.Messages, e.Bytes, int32(w.Looks),
-				int32(e.Waits), e.Longest}); err != nil {
+			if err := row(Edge{Time: stamp(w.Time), Seconds: w.Seconds, Step: w.Step, From: e.From, To: e.To,
+				Messages: e.Messages, Bytes: e.Bytes, Looks: int32(w.Looks),
+				Waits: int32(e.Waits), Longest: e.Longest}); err != nil {
 				return err
 			}
 		}
@@ -248,8 +250,9 @@ type Use struct {
 func uses(dir string, row func(Use) error) error {
 	return lines(filepath.Join(dir, run.EdgesName), func(w record.EdgeWindow) error {
 		for _, a := range w.Actors {
-			if err := row(Use{stamp(w.Time), w.Seconds, w.Step, a.Actor, int32(w.Looks), int32(a.Busy), int32(a.Waits),
-				a.Memory}); err != nil {
+			if err := row(Use{Time: stamp(w.Time), Seconds: w.Seconds, Step: w.Step, Actor: a.Actor,
+				Looks: int32(w.Looks), Busy: int32(a.Busy), Waits: int32(a.Waits),
+				Memory: a.Memory}); err != nil {
 				return err
 			}
 		}

@@ -34,7 +34,8 @@ func Say(w io.Writer, err error, form string) {
 		Faults []fault `json:"faults,omitempty"` // of a configuration
 	}{Error: text, Code: ExitCode(err)}
 	for _, e := range configs.Faults(err) {
-		out.Faults = append(out.Faults, fault{e.File, e.Line, e.Key, configs.Redact(e.Why), configs.Redact(e.Try)})
+		out.Faults = append(out.Faults, fault{File: e.File, Line: e.Line, Key: e.Key, Why: configs.Redact(e.Why),
+			Try: configs.Redact(e.Try)})
 	}
 	b, bad := json.Marshal(out)
 	if bad != nil {

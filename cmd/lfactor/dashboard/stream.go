@@ -117,6 +117,7 @@ func (f *folder) news(b []byte, id int, c *cursor) []byte {
 		from := max(c.events-f.dropped, len(f.events)-streamMost, 0)
 		b = event(b, "events", map[string]any{"run": id, "events": f.events[from:]})
 	}
-	*c = cursor{s.life, len(s.step), len(f.evals), f.dropped + len(f.events), running, true}
+	*c = cursor{life: s.life, steps: len(s.step), evals: len(f.evals), events: f.dropped + len(f.events),
+		running: running, known: true}
 	return b
 }

@@ -88,7 +88,8 @@ func sized(w rollouts.World, samplers, staleness []int) (all []RolloutsRow, err 
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, RolloutsRow{int64(k), n, r.Step, base.Step / r.Step, r.Waiting, r.Idle, r.Age})
+			all = append(all, RolloutsRow{Staleness: int64(k), Samplers: n, Step: r.Step, Gain: base.Step / r.Step,
+				Waiting: r.Waiting, Idle: r.Idle, Age: r.Age})
 		}
 	}
 	return all, nil

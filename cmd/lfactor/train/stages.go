@@ -203,7 +203,7 @@ func (s *staged) stage(c *cobra.Command, n int, more []string, form, text string
 		if err := os.MkdirAll(filepath.Join(s.Dir, name), 0o755); err != nil {
 			return nil, err
 		}
-		if err := s.note(turn{time.Now(), name, "begin", s.from(n), set}); err != nil {
+		if err := s.note(turn{Time: time.Now(), Stage: name, Kind: "begin", From: s.from(n), Set: set}); err != nil {
 			return nil, err
 		}
 	}
@@ -217,5 +217,5 @@ func (s *staged) stage(c *cobra.Command, n int, more []string, form, text string
 	if _, err := os.Stat(filepath.Join(s.export(n), "config.json")); err != nil {
 		return nil, fmt.Errorf("stage %s has left no export: %w", name, err)
 	}
-	return f, s.note(turn{time.Now(), name, "end", "", set})
+	return f, s.note(turn{Time: time.Now(), Stage: name, Kind: "end", From: "", Set: set})
 }

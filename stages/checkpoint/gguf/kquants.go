@@ -162,13 +162,14 @@ func appendTwos(out []byte, codes []int) []byte {
 }
 
 func encodeQ2K(out []byte, x []float32) []byte {
-	s := spansOf(x, 16, 15, spanSearch{3, -0.5, 0.1, 15, true}, func(x []float32) []float32 {
-		w := make([]float32, len(x))
-		for i, v := range x {
-			w[i] = abs(v)
-		}
-		return w
-	})
+	s := spansOf(x, 16, 15, spanSearch{most: 3, from: -0.5, each: 0.1, steps: 15, straight: true},
+		func(x []float32) []float32 {
+			w := make([]float32, len(x))
+			for i, v := range x {
+				w[i] = abs(v)
+			}
+			return w
+		})
 	for i, c := range s.scales {
 		out = append(out, byte(c|s.lows[i]<<4))
 	}
@@ -178,12 +179,12 @@ func encodeQ2K(out []byte, x []float32) []byte {
 func appendWord(out []byte, w uint16) []byte { return append(out, byte(w), byte(w>>8)) }
 
 func encodeQ4K(out []byte, x []float32) []byte {
-	s := spansOf(x, 32, 63, spanSearch{15, -1, 0.1, 20, false}, evenWeights)
+	s := spansOf(x, 32, 63, spanSearch{most: 15, from: -1, each: 0.1, steps: 20, straight: false}, evenWeights)
 	return appendNibbles(s.appendScales(out), s.codes[:])
 }
 
 func encodeQ5K(out []byte, x []float32) []byte {
-	s := spansOf(x, 32, 63, spanSearch{31, -0.5, 0.1, 15, false}, evenWeights)
+	s := spansOf(x, 32, 63, spanSearch{most: 31, from: -0.5, each: 0.1, steps: 15, straight: false}, evenWeights)
 	out = s.appendScales(out)
 	for i := range 32 {
 		high := 0

@@ -290,7 +290,8 @@ func (x *spread) lay(list []flatParam, all []*bucket, note bool) bool {
 				return false
 			}
 			if note {
-				x.of[p.name] = append(x.of[p.name], inFlat{all[b], next, p.layer, box, p.copied})
+				x.of[p.name] = append(x.of[p.name], inFlat{b: all[b], at: next, layer: p.layer, box: box,
+					copied: p.copied})
 			}
 			next += n
 		}

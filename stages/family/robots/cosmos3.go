@@ -217,9 +217,12 @@ func (w *cosmos3) embed(r *block.Rec, env map[string]*grad.Value) {
 // cosmosNames are the ends of names of a tower's parameters.
 type cosmosNames struct{ q, k, v, out, normQ, normK, mlp, before, behind string }
 
-var cosmosTowers = [2]cosmosNames{{"to_q", "to_k", "to_v", "to_out", "norm_q", "norm_k", "mlp", "input_layernorm",
-	"post_attention_layernorm"}, {"add_q_proj", "add_k_proj", "add_v_proj", "to_add_out", "norm_added_q",
-	"norm_added_k", "mlp_moe_gen", "input_layernorm_moe_gen", "post_attention_layernorm_moe_gen"}}
+var cosmosTowers = [2]cosmosNames{{q: "to_q", k: "to_k", v: "to_v", out: "to_out", normQ: "norm_q", normK: "norm_k",
+	mlp: "mlp", before: "input_layernorm",
+	behind: "post_attention_layernorm"}, {q: "add_q_proj", k: "add_k_proj", v: "add_v_proj", out: "to_add_out",
+	normQ: "norm_added_q",
+	normK: "norm_added_k", mlp: "mlp_moe_gen", before: "input_layernorm_moe_gen",
+	behind: "post_attention_layernorm_moe_gen"}}
 
 // cosmosStream is what rows of a kind are in a layer.
 type cosmosStream struct {
