@@ -241,7 +241,7 @@ type LoRA struct {
 // Patterned reads a pattern and the number behind it, as *.q_proj=4.
 func Patterned(text string) (pattern string, n float64, err error) {
 	pattern, number, _ := strings.Cut(text, "=")
-	if n, err = strconv.ParseFloat(number, 64); err == nil && n <= 0 {
+	if n, err = strconv.ParseFloat(number, 64); err == nil && !(n > 0 && n <= 65536) { // nor one that is no number
 		err = strconv.ErrRange
 	}
 	return pattern, n, err

@@ -23,8 +23,8 @@ type sd3Keys struct {
 var sd3Part = configs.Declare("sd3", configs.Rules[sd3Keys]{
 	Check: func(m configs.Model, k sd3Keys, at configs.Report) {
 		if m.Has("pos_embed_max_size") && m.HeadDim*m.Heads%4 != 0 {
-			at("head_dim", fmt.Sprintf("%d rows of width %d, which is no multiple of four: sines and cosines of two axes",
-				m.Heads, m.HeadDim), "")
+			at("head_dim", fmt.Sprintf("%d heads of %d have a width that is no multiple of four, which sines and cosines of "+
+				"two axes want", m.Heads, m.HeadDim), "take a multiple of four")
 		}
 		for _, i := range k.Dual {
 			if i < 0 || m.Layers > 0 && i >= m.Layers {
