@@ -73,7 +73,7 @@ func (c *peftCase) fill(kind string, p *grad.Param, r family.Region, dst []float
 func (c *peftCase) write(t *testing.T, all []family.Adapter, dir string) {
 	form := trained.AdapterForm{Model: c.m, Lora: c.lora, Prefix: checkpoint.AdapterPrefix, Create: checkpoint.NewAdapterWriter}
 	require.NoError(t, trained.WriteAdapters(dir, form, all, family.AdapterConfig(all, c.lora), func(name string, shape []int, dst []float32) error {
-		_, err := family.FillMagnitudes(c.m, c.lora, c.fill)("param", &grad.Param{Name: name, Shape: shape}, family.Region{To: shape[0]}, dst)
+		_, err := family.FillAdapters(c.m, c.lora, c.fill)("param", &grad.Param{Name: name, Shape: shape}, family.Region{To: shape[0]}, dst)
 		return err
 	}))
 }
@@ -99,7 +99,7 @@ func (c *peftCase) losses(t *testing.T, steps int64, mesh topology.Mesh) (losses
 	require.NoError(t, err)
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: steps,
 		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return peftRate }},
-		Backend: func(int) kernels.Backend { return cpu.New(1) }, Fill: family.FillMagnitudes(c.m, c.lora, c.fill),
+		Backend: func(int) kernels.Backend { return cpu.New(1) }, Fill: family.FillAdapters(c.m, c.lora, c.fill),
 		Batches: func(int64, int) ([]family.Microbatch, error) { return []family.Microbatch{mb}, nil },
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {

@@ -47,6 +47,9 @@ func drawLora(r *rand.Rand, m *family.Model) *block.Lora {
 	if r.IntN(3) == 0 {
 		l.Saved = pick([]string{"embed_tokens", "lm_head", "*norm", "model.layers.0.mlp.down_proj"}, 2)
 	}
+	if r.IntN(3) == 0 {
+		l.Tokens = r.Perm(29)[:1+r.IntN(6)]
+	}
 	return l
 }
 
@@ -79,7 +82,7 @@ func trainedCase(t *testing.T, name string, draw func(*family.Model) *block.Lora
 	return c, ""
 }
 
-// TestPEFTTrained: adapters of DoRA, rsLoRA, ranks and alphas by patterns and modules that are trained whole have PEFT's losses over four
+// TestPEFTTrained: adapters of DoRA, rsLoRA, ranks and alphas by patterns, modules that are trained whole and trainable tokens have PEFT's losses over four
 // steps of AdamW from the same start (bench/golden/peft_loss.py --trained), on one rank and on tp 2 · pp 2. Those of a fixed seed are compared
 // with losses that lie here; with -long, 320 drawn ones with those of Python with PEFT, named by LFACTOR_PYTHON or python3.
 func TestPEFTTrained(t *testing.T) {
@@ -100,7 +103,7 @@ func TestPEFTTrained(t *testing.T) {
 		}
 		cases[name] = c
 		for form, on := range map[string]bool{"dora": c.lora.DoRA, "rslora": c.lora.Root, "ranks": c.lora.Ranks != nil, "alphas": c.lora.Alphas != nil,
-			"modules_to_save": c.lora.Saved != nil, "fused, the first loss alone": c.fused, filepath.Dir(name): true} {
+			"modules_to_save": c.lora.Saved != nil, "trainable_tokens": c.lora.Tokens != nil, "fused, the first loss alone": c.fused, filepath.Dir(name): true} {
 			if on {
 				counts[form]++
 			}

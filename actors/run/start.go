@@ -67,7 +67,7 @@ func (r *Run) begin() error {
 	if err := r.weights(); err != nil {
 		return err
 	}
-	r.start.fill = family.FillMagnitudes(r.job.Model, r.job.Lora, r.start.fill)
+	r.start.fill = family.FillAdapters(r.job.Model, r.job.Lora, r.start.fill)
 	r.start.base, r.start.began = r.start.fill, r.start.from
 	switch {
 	case r.heir != nil:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -52,20 +53,7 @@ func TestMergeAdapters(t *testing.T) {
 	}
 	near("ours", "peft", 1e-6)
 	require.NotContains(t, do(1, "ckpt", "diff", "hf", "peft"), "equal")
-	keys := []string{"train", "lora.yaml", "-q", "lora.rank=4", "lora.targets=['*_proj']", "lora.dora=true", "lora.modules_to_save=[embed_tokens,'*norm']",
-		"lora.rank_pattern=['*.q_proj=2']", "lora.alpha_pattern=['*.mlp.*=3','*.o_proj=1']", "log.dir=lora-run"}
-	do(0, append(keys, "train.steps=1", "optimizer.lr=0", "checkpoint.dir=still")...)
-	do(0, "ckpt", "convert", "still", "same", "--merge")
-	near("hf", "same", 1e-6) // magnitudes begin as the norms of rows
-	do(0, append(keys, "train.steps=4", "optimizer.lr=0.01", "checkpoint.dir=more")...)
-	do(0, "ckpt", "convert", "more", "moreadapter")
-	do(0, "ckpt", "convert", "more", "moreours", "--merge")
-	do(0, "ckpt", "convert", "moreadapter", "morepeft", "--merge")
-	near("moreours", "morepeft", 1e-6)
-	require.NotContains(t, do(1, "ckpt", "diff", "hf", "morepeft"), "equal")
-	require.Contains(t, do(2, append(keys, "lora.base=nf4", "checkpoint.dir=x")...), "have no norms of rows that learn")
-	require.Contains(t, do(2, append(keys, "lora.modules_to_save=['*.q_proj']", "checkpoint.dir=x")...), "has an addition by lora.targets")
-	require.Contains(t, do(2, append(keys, "lora.rank_pattern=['*.q_proj']", "checkpoint.dir=x")...), "is no pattern and number")
+	mergeForms(t, do, near)
 	require.NoError(t, os.Rename(filepath.Join(dir, "hf"), filepath.Join(dir, "moved")))
 	require.Contains(t, do(2, "ckpt", "convert", "adapter", "x", "--merge"), "name it by --base")
 	do(0, "ckpt", "convert", "adapter", "named", "--merge", "--base", "moved", "--dtype", "bf16")
@@ -83,4 +71,31 @@ func TestMergeAdapters(t *testing.T) {
 		require.Contains(t, do(2, append([]string{"ckpt", "convert"}, strings.Fields(c.args)...)...), c.why)
 	}
 	require.NoDirExists(t, filepath.Join(dir, "x"))
+}
+
+// mergeForms trains forms of adapters, goes on from a checkpoint, and merges them as a run and as PEFT's folder.
+func mergeForms(t *testing.T, do func(int, ...string) string, near func(a, b string, most float64)) {
+	keys := []string{"train", "lora.yaml", "-q", "lora.rank=4", "lora.targets=['*_proj']", "lora.dora=true", "lora.modules_to_save=[embed_tokens,'*norm']",
+		"lora.rank_pattern=['*.q_proj=2']", "lora.alpha_pattern=['*.mlp.*=3','*.o_proj=1']", "log.dir=lora-run"}
+	tokens := []string{"train", "lora.yaml", "-q", "lora.rank=4", "lora.targets=['*_proj']", "lora.trainable_tokens=[3,101,7]", "log.dir=lora-run"}
+	for i, keys := range [][]string{keys, tokens} {
+		at := func(name string) string { return fmt.Sprint(name, i) }
+		do(0, append(keys, "train.steps=1", "optimizer.lr=0", "checkpoint.dir="+at("still"))...)
+		do(0, "ckpt", "convert", at("still"), at("same"), "--merge")
+		near("hf", at("same"), 1e-6) // magnitudes begin as the norms of rows, and rows as those of the table
+		do(0, append(keys, "train.steps=2", "optimizer.lr=0.01", "checkpoint.dir="+at("more"))...)
+		do(0, append(keys, "train.steps=4", "optimizer.lr=0.01", "checkpoint.dir="+at("more"))...)
+		do(0, "ckpt", "convert", at("more"), at("adapter"))
+		do(0, "ckpt", "convert", at("more"), at("ours"), "--merge")
+		do(0, "ckpt", "convert", at("adapter"), at("peft"), "--merge")
+		near(at("ours"), at("peft"), 1e-6)
+		require.NotContains(t, do(1, "ckpt", "diff", "hf", at("peft")), "equal")
+	}
+	require.Contains(t, do(2, append(tokens, "lora.modules_to_save=[embed_tokens]", "checkpoint.dir=x")...), "name it in one of the two")
+	for _, bad := range []string{"[3,3]", "[-1]", "[100000]"} {
+		require.Contains(t, do(2, append(tokens, "lora.trainable_tokens="+bad, "checkpoint.dir=x")...), "is none of the")
+	}
+	require.Contains(t, do(2, append(keys, "lora.base=nf4", "checkpoint.dir=x")...), "have no norms of rows that learn")
+	require.Contains(t, do(2, append(keys, "lora.modules_to_save=['*.q_proj']", "checkpoint.dir=x")...), "has an addition by lora.targets")
+	require.Contains(t, do(2, append(keys, "lora.rank_pattern=['*.q_proj']", "checkpoint.dir=x")...), "is no pattern and number")
 }

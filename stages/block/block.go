@@ -38,6 +38,8 @@ type Lora struct {
 	Ranks, Alphas []Patterned
 	// Saved are patterns of modules that are trained whole beside, PEFT's modules_to_save.
 	Saved []string
+	// Tokens are rows of the table that learn, those of a tied head with them: PEFT's trainable_token_indices.
+	Tokens []int
 	// Slots is a number of adapters that lie side by side, [slots ...] each, of which every row has the one
 	// that adapters.off [slots+1] says: rows are in the order of slots, and those behind the last have
 	// none. 0 is one adapter for all rows.

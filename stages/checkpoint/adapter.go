@@ -19,6 +19,9 @@ const (
 // name of the module in the model, then .lora_A.weight [r, in] or .lora_B.weight [out, r].
 const AdapterPrefix = "base_model.model."
 
+// TokenRows ends the name of rows [n, d] of a table that were trained by themselves; trainable_token_indices says which.
+const TokenRows = ".token_adapter.trainable_tokens_delta"
+
 // Targets is PEFT's target_modules: names of modules, or one regular expression.
 type Targets struct {
 	Names   []string // full names or their last parts

@@ -17,9 +17,9 @@ import (
 // memory; a false result makes them of the parameter.
 type FillFunc func(kind string, p *grad.Param, g Region, dst []float32) (bool, error)
 
-// FillMagnitudes gives DoRA's magnitudes the norms of the rows of the weights that fill gives.
-func FillMagnitudes(m *Model, lora *block.Lora, fill FillFunc) FillFunc {
-	if lora == nil || !lora.DoRA {
+// FillAdapters gives DoRA's magnitudes the norms of the rows of the weights that fill gives, and rows of the table that learn those of the table.
+func FillAdapters(m *Model, lora *block.Lora, fill FillFunc) FillFunc {
+	if lora == nil || !lora.DoRA && lora.Tokens == nil {
 		return fill
 	}
 	weights := map[string]*grad.Param{}
@@ -28,6 +28,15 @@ func FillMagnitudes(m *Model, lora *block.Lora, fill FillFunc) FillFunc {
 	}
 	return func(kind string, p *grad.Param, g Region, dst []float32) (bool, error) {
 		base, ok := strings.CutSuffix(p.Name, block.Magnitude)
+		if p.Name == TokenRows && kind == "param" {
+			for i, w := 0, weights[EmbedName+".weight"]; i*w.Shape[1] < len(dst); i++ {
+				id := lora.Tokens[g.Intervals(p)[0][0]+i]
+				if _, err := fill(kind, w, Region{From: id, To: id + 1}, dst[i*w.Shape[1]:(i+1)*w.Shape[1]]); err != nil {
+					return false, err
+				}
+			}
+			return true, nil
+		}
 		if !ok || kind != "param" {
 			return fill(kind, p, g, dst)
 		}

@@ -34,7 +34,7 @@ func (m *Model) mtp(r *block.Rec, env map[string]*grad.Value) {
 		})
 		target := t.Data(fmt.Sprintf("mtp_targets.%d", k), tensor.I32, r.Shape.Rows)
 		weight := t.Data(fmt.Sprintf("mtp_weights.%d", k), tensor.F32, r.Shape.Rows)
-		t.Loss(t.Scale(t.LinearCrossEntropy(h, s.output(t), target, weight, 0), s.MTPWeight/float64(s.MTP)))
+		t.Loss(t.Scale(t.LinearCrossEntropy(h, s.output(r), target, weight, 0), s.MTPWeight/float64(s.MTP)))
 	}
 }
 
@@ -45,7 +45,7 @@ func (s Spec) further(r *block.Rec, k int, h, ids *grad.Value, put func(e *grad.
 		s.Mixers = slices.Repeat([]string{"full_attention"}, s.Layers)
 	}
 	name, t := fmt.Sprintf("%s%d", FurtherName, k), r.T
-	e := put(t.Place("residual", t.Embed(ids, s.embedding(t))))
+	e := put(t.Place("residual", t.Embed(ids, s.embedding(r))))
 	e = s.norm().Record(r, name+".token_layernorm", e, s.Hidden)
 	prev := s.norm().Record(r, name+".hidden_layernorm", h, s.Hidden)
 	join := []*grad.Value{prev, e}
@@ -77,7 +77,7 @@ func (m *Model) RecordFurther(o grad.Options, rec block.Rec) *grad.Trace {
 		h = s.further(r, 0, h, t.Data("ids", tensor.I32, r.Shape.Rows), func(e *grad.Value) *grad.Value { return e })
 		t.Output("final", h)
 		last := t.Take(h, t.Data("paged.head", tensor.I32, r.Heads))
-		t.Output("logits", t.Logits(last, s.output(t), 0))
+		t.Output("logits", t.Logits(last, s.output(r), 0))
 	})
 	return t.Finish()
 }

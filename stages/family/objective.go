@@ -50,7 +50,7 @@ func (s *Spec) values() *objective.Loss {
 func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 	t, n, o := r.T, r.Shape.Rows, s.Objective
 	if o.Loss.Logits != nil {
-		z := t.Linear32(h, s.output(t), nil)
+		z := t.Linear32(h, s.output(r), nil)
 		if s.LogitCap > 0 {
 			z = t.Scale(t.Act(t.Scale(z, 1/s.LogitCap), kernels.Tanh), s.LogitCap)
 		}
@@ -68,7 +68,7 @@ func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 	if o.Loss.Score {
 		x, sign = s.score(r, final), 1
 	} else {
-		x = t.TokenNLL(h, s.output(t), t.Data("targets", tensor.I32, n), s.LogitCap)
+		x = t.TokenNLL(h, s.output(r), t.Data("targets", tensor.I32, n), s.LogitCap)
 	}
 	t.Observed(x, seq, weight, more, o.Loss, o.Params, sign)
 	t.Loss(t.Objective(x, seq, weight, more, o.Loss, o.Params, sign))

@@ -140,6 +140,16 @@ func (m *Model) Saved(l *block.Lora, prefix string) (all []*grad.Param, infos []
 			names, said["ensure_weight_tying"] = append(names, head), json.RawMessage("true")
 		}
 	}
+	if len(l.Tokens) > 0 {
+		table := m.Source(EmbedName + ".weight")
+		if slices.Contains(names, table.module()) {
+			return nil, nil, nil, fmt.Errorf("lora.trainable_tokens: lora.modules_to_save trains the whole of %s: name it in one of the two", table.Name)
+		}
+		shape := []int{len(l.Tokens), m.Spec.Hidden}
+		all = append(all, &grad.Param{Name: TokenRows, Shape: shape})
+		infos = append(infos, checkpoint.Info{Name: prefix + table.module() + checkpoint.TokenRows, DType: "F32", Shape: shape})
+		said["trainable_token_indices"], _ = json.Marshal(l.Tokens) // numbers always have a form
+	}
 	if len(names) > 0 {
 		text, _ := json.Marshal(slices.Compact(names)) // strings always have a form
 		said["modules_to_save"] = text

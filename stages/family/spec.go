@@ -297,14 +297,34 @@ var (
 	})
 )
 
-func (s Spec) embedding(t *grad.Tape) *grad.Value {
-	return t.Table(EmbedName+".weight", s.Vocab, s.Hidden)
+// embedding is the table [vocab hidden], with the rows that learn of their own in the place of its own.
+func (s Spec) embedding(r *block.Rec) *grad.Value {
+	t := r.T
+	table := t.Table(EmbedName+".weight", s.Vocab, s.Hidden)
+	if r.Lora == nil || len(r.Lora.Tokens) == 0 {
+		return table
+	}
+	keep, at := make([]float32, s.Vocab), make([]int32, s.Vocab)
+	for i := range keep {
+		keep[i], at[i] = 1, -1
+	}
+	for i, id := range r.Lora.Tokens {
+		if id >= 0 && id < s.Vocab { // its key says what is not
+			keep[id], at[id] = 0, int32(i)
+		}
+	}
+	rows := t.Param(TokenRows, []int{len(r.Lora.Tokens), s.Hidden}, -1, 1, true)
+	rows = t.Take(rows, t.ConstI32("lora.tokens", at)) // zero where a row is the table's
+	return t.Add(t.ScaleRows(table, t.Const("lora.keep", keep)), rows)
 }
+
+// TokenRows are the rows of the table that learn alone, PEFT's trainable tokens.
+const TokenRows = EmbedName + ".lora_tokens"
 
 // embed looks the tokens up, scaled, and adds learned positions where the model has them.
 func (s Spec) embed(r *block.Rec, env map[string]*grad.Value) {
 	t := r.T
-	x := t.Embed(t.Data("ids", tensor.I32, r.Shape.Rows), s.embedding(t))
+	x := t.Embed(t.Data("ids", tensor.I32, r.Shape.Rows), s.embedding(r))
 	if s.EmbedScale != 0 && s.EmbedScale != 1 {
 		x = t.Scale(x, s.EmbedFactor(x.DType))
 	}
@@ -333,9 +353,10 @@ const positionName = "model.embed_positions"
 
 // output is the matrix of the head: that of the embedding where they are tied, else one of its own,
 // whose rows have unit length in models that want it.
-func (s Spec) output(t *grad.Tape) *grad.Value {
+func (s Spec) output(r *block.Rec) *grad.Value {
+	t := r.T
 	if s.Tie {
-		return s.embedding(t)
+		return s.embedding(r)
 	}
 	table := t.Table(HeadName+".weight", s.Vocab, s.Hidden)
 	if s.UnitHead {
@@ -360,23 +381,23 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 		env["values"] = s.score(r, env["final"])
 		return
 	case r.NLL:
-		env["nll"] = r.T.TokenNLL(h, s.output(r.T), r.T.Data("targets", tensor.I32, r.Shape.Rows), s.LogitCap)
+		env["nll"] = r.T.TokenNLL(h, s.output(r), r.T.Data("targets", tensor.I32, r.Shape.Rows), s.LogitCap)
 		return
 	case r.Logits && s.Objective != nil && s.Objective.Loss.Score:
 		env["logits"] = s.score(r, env["final"])
 		return
 	case r.Logits && r.Pool > 0: // those of the last tokens alone, before a cap
 		h = r.T.Take(h, r.T.Data("paged.head", tensor.I32, r.Heads))
-		env["logits"] = r.T.Logits(h, s.output(r.T), 0)
+		env["logits"] = r.T.Logits(h, s.output(r), 0)
 		return
 	case r.Logits:
-		env["logits"] = r.T.Logits(h, s.output(r.T), s.LogitCap)
+		env["logits"] = r.T.Logits(h, s.output(r), s.LogitCap)
 		return
 	case s.Objective != nil:
 		s.objective(r, h, env["final"])
 		return
 	}
-	r.T.Loss(r.T.LinearCrossEntropy(h, s.output(r.T), r.T.Data("targets", tensor.I32, r.Shape.Rows),
+	r.T.Loss(r.T.LinearCrossEntropy(h, s.output(r), r.T.Data("targets", tensor.I32, r.Shape.Rows),
 		r.T.Data("weights", tensor.F32, r.Shape.Rows), s.LogitCap))
 }
 

@@ -203,7 +203,7 @@ func Lora(c *configs.Config) *block.Lora {
 		return out
 	}
 	return &block.Lora{Targets: l.Targets, Rank: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, Root: l.RSLoRA, DoRA: l.DoRA,
-		Ranks: of(l.RankPattern), Alphas: of(l.AlphaPattern), Saved: l.Modules}
+		Ranks: of(l.RankPattern), Alphas: of(l.AlphaPattern), Saved: l.Modules, Tokens: l.Tokens}
 }
 
 // Frozen says which parameters are not trained: with adapters everything else, and what freeze names.
@@ -234,5 +234,5 @@ func Frozen(c *configs.Config) func(param string) bool {
 }
 
 func isAdapter(name string) bool {
-	return block.Match("*lora_A.weight", name) || block.Match("*lora_B.weight", name) || strings.HasSuffix(name, block.Magnitude)
+	return block.Match("*lora_A.weight", name) || block.Match("*lora_B.weight", name) || strings.HasSuffix(name, block.Magnitude) || name == family.TokenRows
 }

@@ -2,6 +2,7 @@ package fit
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
@@ -22,10 +23,13 @@ func (r rules) adapters() {
 	}
 	run := &r.c.Run
 	switch {
-	case !lora.DoRA && lora.Saved == nil:
+	case slices.ContainsFunc(lora.Tokens, func(id int) bool { return id < 0 || id >= r.m.Spec.Vocab }),
+		len(lora.Tokens) > len(slices.Compact(slices.Sorted(slices.Values(lora.Tokens)))):
+		r.at("lora.trainable_tokens", fmt.Sprintf("a number is there twice, or is none of the %d tokens", r.m.Spec.Vocab), "")
+	case !lora.DoRA && lora.Saved == nil && lora.Tokens == nil:
 	case !r.m.Task().Writes && !run.LoRA.Merge:
-		r.at("lora", "adapters of models that draw or act have neither dora nor modules_to_save in their libraries",
-			"remove both, or set lora.merge=true")
+		r.at("lora", "adapters of models that draw or act have no dora, modules_to_save or trainable_tokens in their libraries",
+			"remove them, or set lora.merge=true")
 	case lora.DoRA && (experts || turned || run.LoRA.Base != baseModel || run.Train.LowPrecision != "none" || run.Train.QAT != "none"):
 		r.at("lora.dora", "experts, GPT-2's turned matrices and weights in few bits have no norms of rows that learn",
 			"name other layers in lora.targets, and set lora.base, train.low_precision and train.qat to what they are by default")
@@ -55,7 +59,8 @@ func (r rules) adapters() {
 		r.at(key, why, "")
 	}
 	if _, _, _, err := r.m.Core().Saved(lora, ""); err != nil && !r.c.Run.LoRA.Merge {
-		r.at("lora.modules_to_save", strings.TrimPrefix(err.Error(), "lora.modules_to_save: "), "")
+		key, why, _ := strings.Cut(err.Error(), ": ")
+		r.at(key, why, "")
 	}
 }
 

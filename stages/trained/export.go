@@ -182,6 +182,14 @@ func (e *Exporter) Value(p *grad.Param, dst []float32) error {
 		return err
 	}
 	base := strings.TrimSuffix(p.Name, ".weight")
+	if l := e.Lora; l != nil && e.Cfg.Run.LoRA.Merge && base == family.EmbedName && len(l.Tokens) > 0 {
+		rows := make([]float32, len(l.Tokens)*p.Shape[1])
+		err := e.Read(family.TokenRows, []int{len(l.Tokens), p.Shape[1]}, rows)
+		for i, id := range l.Tokens {
+			copy(dst[id*p.Shape[1]:(id+1)*p.Shape[1]], rows[i*p.Shape[1]:])
+		}
+		return err
+	}
 	if !e.Cfg.Run.LoRA.Merge || !e.adapted(base) {
 		return nil
 	}

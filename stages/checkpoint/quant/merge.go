@@ -20,7 +20,6 @@ const (
 	loraTableUp   = ".lora_embedding_B"
 	loraMagnitude = ".lora_magnitude_vector"
 	loraBias      = ".lora_B.bias"
-	tokenRows     = ".token_adapter.trainable_tokens_delta"
 )
 
 // addition is what an adapter adds to a matrix [out in] of a model: scale·B·A, and with a magnitude for each

@@ -19,7 +19,7 @@ func (m *Merging) read() error {
 		case !ok:
 			return m.fault(t.Name, checkpoint.Extra, "names of PEFT begin with %s", checkpoint.AdapterPrefix)
 		case strings.Contains(name, ".original_module."): // the base's own beside one that was trained
-		case strings.Contains(name, ".lora_"), strings.HasSuffix(name, tokenRows):
+		case strings.Contains(name, ".lora_"), strings.HasSuffix(name, checkpoint.TokenRows):
 			rest = append(rest, t)
 		default:
 			if err := m.whole(t, wrapped.Replace(name)); err != nil {
@@ -34,7 +34,7 @@ func (m *Merging) read() error {
 			err = m.addition(t, module, up, table)
 		} else if module, ok := strings.CutSuffix(name, loraBias); ok {
 			err = m.bias(t, module)
-		} else if module, ok := strings.CutSuffix(name, tokenRows); ok {
+		} else if module, ok := strings.CutSuffix(name, checkpoint.TokenRows); ok {
 			err = m.tokens(t, module)
 		} else if !strings.HasSuffix(name, loraUp) && !strings.HasSuffix(name, loraTableUp) &&
 			!strings.HasSuffix(strings.TrimSuffix(name, ".weight"), loraMagnitude) {
