@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -299,7 +300,7 @@ func TestModelOfArgs(t *testing.T) {
 			_, err = ModelOf(at)
 			require.ErrorContains(t, err, "Megatron's own GPT of learned positions")
 			for arg, v := range map[string]any{"swiglu": false, "normalization": "LayerNorm", "add_bias_linear": true,
-				"multi_latent_attention": true, "moe_shared_expert_intermediate_size": int64(8), "add_qkv_bias": true} {
+				"window_size": int64(8), "moe_shared_expert_intermediate_size": int64(8), "add_qkv_bias": true} {
 				wrong := maps.Clone(args)
 				wrong[arg] = v
 				putArgs(t, path, wrong)
@@ -307,6 +308,75 @@ func TestModelOfArgs(t *testing.T) {
 				require.ErrorContains(t, err, "its args have "+arg+" = ")
 			}
 		}
+	}
+}
+
+// TestModelOfLatentArgs: DeepSeek's models are found by Megatron's settings of latent attention: V3 as with the config.json that Hugging
+// Face's file has, V2 by a router of softmax; what Megatron computes otherwise, and what is missing, is refused by name.
+func TestModelOfLatentArgs(t *testing.T) {
+	_, like, want := golden(t, "latent")
+	text, err := os.ReadFile(filepath.Join(like, "config.json"))
+	require.NoError(t, err)
+	var c map[string]any
+	require.NoError(t, json.Unmarshal(text, &c))
+	args := map[string]any{"swiglu": true, "normalization": "RMSNorm", "qk_layernorm": true, "position_embedding_type": "rope",
+		"untie_embeddings_and_output_weights": true, "norm_epsilon": 1e-6, "rotary_base": int64(10000), "multi_latent_attention": true,
+		"kv_channels": int64(4), "num_experts": int64(3), "moe_layer_freq": &list{[]any{int64(0), int64(1)}}, "rope_type": "yarn",
+		"moe_router_score_function": "sigmoid", "moe_router_enable_expert_bias": true, "moe_router_topk_scaling_factor": 2.5,
+		"moe_shared_expert_intermediate_size": int64(12), "rotary_scaling_factor": 1.0, "mscale": 1.0, "mscale_all_dim": 0.0}
+	for _, k := range slices.Concat(argKeys, latentKeys) {
+		if n, ok := c[k[1]].(float64); ok && args[k[0]] == nil {
+			args[k[0]] = int64(n)
+		}
+	}
+	dist := t.TempDir()
+	require.NoError(t, WriteMegatron(nil, dist, want, like, 1, Grid{}, nil))
+	of := func(more map[string]any) (got map[string]any, text []byte, err error) {
+		all := maps.Clone(args)
+		maps.Copy(all, more)
+		putArgs(t, filepath.Join(MegatronDir(dist), "common.pt"), all)
+		if text, err = ModelOf(MegatronDir(dist)); err == nil {
+			require.NoError(t, json.Unmarshal(text, &got))
+		}
+		return got, text, err
+	}
+	got, text, err := of(nil)
+	require.NoError(t, err)
+	for key, v := range c {
+		if key != "rope_interleave" { // of latent attention without a key
+			require.Equal(t, v, got[key], key)
+		}
+	}
+	require.NotContains(t, got, "head_dim")
+	require.NotContains(t, got, "rope_scaling")
+	own := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(own, "config.json"), text, 0o600))
+	src, _, err := OpenMegatron(MegatronDir(dist), own)
+	require.NoError(t, err)
+	same(t, want, src)
+	require.NoError(t, src.Close())
+
+	soft := map[string]any{"moe_router_score_function": "softmax", "moe_router_enable_expert_bias": false, "moe_router_pre_softmax": true,
+		"q_lora_rank": nil, "moe_router_num_groups": int64(3), "moe_router_group_topk": int64(2), "rotary_scaling_factor": int64(40),
+		"mscale": 0.707, "mscale_all_dim": 0.707, "max_position_embeddings": int64(4096)}
+	got, _, err = of(soft)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"rope_type": "yarn", "factor": 40.0, "mscale": 0.707, "mscale_all_dim": 0.707, "beta_fast": 32.0,
+		"beta_slow": 1.0, "original_max_position_embeddings": 4096.0}, got["rope_scaling"])
+	require.Equal(t, []any{"deepseek_v2", "group_limited_greedy", false, 3.0, 2.0, nil}, []any{got["model_type"], got["topk_method"],
+		got["norm_topk_prob"], got["n_group"], got["topk_group"], got["q_lora_rank"]})
+	for arg, v := range map[string]any{"kv_lora_rank": nil, "v_head_dim": nil, "qk_head_dim": nil, "num_experts": nil, "qk_layernorm": false,
+		"moe_router_score_function": "softmax", "moe_layer_freq": int64(2), "moe_shared_expert_intermediate_size": int64(13),
+		"mtp_num_layers": int64(1), "add_qkv_bias": true} {
+		_, _, err := of(map[string]any{arg: v})
+		require.ErrorContains(t, err, "its args have "+arg+" = ", arg)
+	}
+	for arg, v := range map[string]any{"moe_router_pre_softmax": false, "moe_router_group_topk": int64(1), "mscale_all_dim": 0.0,
+		"moe_layer_freq": &list{[]any{int64(1), int64(0)}}} {
+		more := maps.Clone(soft)
+		more[arg] = v
+		_, _, err := of(more)
+		require.ErrorContains(t, err, "its args have "+arg+" = ", arg)
 	}
 }
 
@@ -327,6 +397,12 @@ func putArgs(t *testing.T, path string, args map[string]any) {
 				p.b = binary.BigEndian.AppendUint64(append(p.b, 'G'), math.Float64bits(v))
 			case string:
 				p.text(v)
+			case *list:
+				p.op(']', '(')
+				for _, n := range v.items {
+					p.int(n.(int64))
+				}
+				p.op('e')
 			}
 		}))
 	}
