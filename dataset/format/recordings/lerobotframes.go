@@ -159,15 +159,21 @@ func (r *robotFrames) Read(i int64) (dataset.Document, error) {
 
 // later reads what is seen behind a frame; why is what is wrong with it.
 func (r *robotFrames) later(f *RobotFrame, t format.Records, e *lerobotEpisode) (why string, err error) {
-	task := f.Task // of the present step
-	for i := range r.o.Later {
-		n := f.place(int64((i+1)*r.o.Every), e.Length)
+	task, clock := f.Task, stamps{LeRobot: r.LeRobot} // of the present step
+	for i := range r.o.Later + min(1, r.o.Later) {    // from the frame itself on, where the clock begins
+		n := f.place(int64(i*r.o.Every), e.Length)
 		row, _, err := t.Record(e.row + n)
 		if err != nil {
 			return "", err
 		}
+		if why := clock.next(row, n); why != "" {
+			return why, nil
+		}
+		if i == 0 {
+			continue
+		}
 		f.Later = append(f.Later, RobotLook{})
-		if why := r.here(f, &f.Later[i], e, row, n); why != "" {
+		if why := r.here(f, &f.Later[i-1], e, row, n); why != "" {
 			return why, nil
 		}
 	}

@@ -33,8 +33,8 @@ func (l *LeRobot) stamp(columns map[string]json.RawMessage, n int64) (seconds fl
 	return 0, fmt.Sprintf("its timestamp is %.40s, which is no number of seconds", raw)
 }
 
-// stamps holds the times of frames that are read one after another to the rate, as lerobot does: behind a gap, actions
-// would not be what is done in the next steps.
+// stamps holds the times of ascending frames of an episode to the rate, as lerobot does: behind a gap, actions would not
+// be what is done in the next steps.
 type stamps struct {
 	*LeRobot
 	n    int64
@@ -52,9 +52,9 @@ func (s *stamps) next(row []byte, n int64) (why string) {
 	if why != "" {
 		return why
 	}
-	if step := 1 / s.info.FPS; s.any && n == s.n+1 && math.Abs(at-s.last-step) > slackAt(at) {
+	if steps := float64(n - s.n); s.any && steps > 0 && math.Abs(at-s.last-steps/s.info.FPS) > steps*slackAt(at) {
 		return fmt.Sprintf("frames %d and %d are %.6g s apart by their timestamps, and fps = %g in meta/info.json says "+
-			"%.6g: frames are missing, or were recorded at another rate", s.n, n, at-s.last, s.info.FPS, step)
+			"%.6g: frames are missing, or were recorded at another rate", s.n, n, at-s.last, s.info.FPS, steps/s.info.FPS)
 	}
 	s.n, s.last, s.any = n, at, true
 	return ""
