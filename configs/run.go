@@ -93,7 +93,7 @@ type Data struct {
 	SampleType  string       `key:"sample_type" class:"fixed" flag:"sample-type" doc:"Type of media samples, as multi_mix_qa or captioning; by default each sample tells."`
 	Processor   string       `key:"processor" class:"fixed" flag:"hf-processor-path" doc:"Directory with preprocessor_config.json, which says how images become patches; by default the tokenizer's."`
 	Template    string       `key:"template" class:"fixed" flag:"chat-template" doc:"Chat template: a Jinja file or a name, such as qwen, llama3 or internvl2_5; by default, and for names that end in -hf, the tokenizer's own."`
-	Date        string       `key:"template_date" class:"fixed" doc:"Day that a chat template's strftime_now writes, as 2026-01-31; by default 2024-07-26, so that data does not depend on the day it is read. lfactor serve writes today."`
+	Date        string       `key:"template_date" class:"fixed" doc:"Day that a chat template's strftime_now writes, as 2026-01-31; by default the day on which the run began, also where it goes on later. lfactor serve writes today."`
 	Prompt      bool         `key:"train_on_prompt" default:"false" class:"fixed" flag:"train-on-prompt" doc:"Count the loss on user and system turns as well."`
 	LastTurn    bool         `key:"last_turn_only" default:"false" class:"fixed" flag:"history-mask-loss" doc:"Count the loss on the last assistant turn only."`
 	EODMask     bool         `key:"eod_mask_loss" default:"false" class:"fixed" flag:"eod-mask-loss" doc:"Do not count the loss on end-of-document tokens."`

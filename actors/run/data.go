@@ -78,6 +78,7 @@ var ofTalks = []string{"data.messages", "data.message_key", "data.train_on_promp
 
 // openData opens what data.* names; a resumed run goes on at its checkpoint's position.
 func openData(r *Run) (*data, error) {
+	r.firstDay()
 	d := newData(r)
 	if err := d.open(); err != nil {
 		d.close()

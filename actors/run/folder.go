@@ -13,6 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -64,7 +65,7 @@ func (r *Run) ownFolder() error {
 	dir, c := r.cfg.Run.Log.Dir, &r.cfg.Run
 	have := ReadRecord(dir)
 	r.record = Record{ID: fmt.Sprintf("%x", time.Now().UnixNano()), Name: cmp.Or(c.Log.Name, r.job.Model.Family),
-		Started: time.Now().UTC()}
+		Started: today().UTC()}
 	for _, name := range []string{c.Log.JSONL, c.Log.TensorBoard} {
 		if name = filepath.Clean(name); filepath.Base(name) == name && name != "." && !slices.Contains(records, name) {
 			r.record.Files = append(r.record.Files, name)
@@ -96,6 +97,22 @@ func (r *Run) ownFolder() error {
 		}
 	}
 	return r.tell(Running, "")
+}
+
+// today is when a run begins.
+var today = time.Now
+
+// firstDay sets the day that a chat template writes, where neither the run file nor the checkpoint has one: that on
+// which the run began, which the process that leads tells the others, and the record those who ask.
+func (r *Run) firstDay() {
+	d := &r.cfg.Run.Data
+	if d.Date != "" || r.tok == nil || r.start.saved != nil && !converted(r.start.saved) {
+		return // a checkpoint without a day is of a version that wrote another
+	}
+	if t, err := setup.Template(r.cfg, r.tok, r.conf); err != nil || !t.Dated() {
+		return // openData tells of an error, where it needs one
+	}
+	d.Date = cmp.Or(os.Getenv(envDay), cmp.Or(r.record.Started, today()).Local().Format(time.DateOnly))
 }
 
 // tell writes the record.

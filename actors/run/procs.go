@@ -26,6 +26,7 @@ const (
 	envProc    = "LFACTOR_PROC"
 	envSockets = "LFACTOR_SOCKETS"
 	envAgain   = "LFACTOR_AGAIN" // of a process that is started again: see comeback
+	envDay     = "LFACTOR_DAY"   // that chat templates write, as data.template_date
 )
 
 // Leads tells whether this process is the one of a run that users have started, and not one that it has
@@ -181,7 +182,7 @@ func (w *workers) await() error {
 
 // start starts a process for the first time, or again.
 func (w *workers) start(proc, life int) (Process, error) {
-	env := []string{fmt.Sprintf("%s=%d", envProc, proc)}
+	env := []string{fmt.Sprintf("%s=%d", envProc, proc), envDay + "=" + w.r.cfg.Run.Data.Date}
 	if _, heirs := w.fleet.(Heirs); life > 0 || heirs {
 		env = append(env, w.r.again(life))
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -299,6 +300,7 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 		delete(before, "model.init")
 	}
 	if whole {
+		r.cfg.Run.Data.Date = cmp.Or(r.cfg.Run.Data.Date, strings.Trim(before["data.template_date"], `"`))
 		changed, err := r.cfg.Resume(before)
 		if err != nil {
 			return err

@@ -138,9 +138,9 @@ func templateNotes(c *configs.Config, t *token.Template, tok *token.Tokenizer) (
 	if !t.Stops(tok) {
 		notes = append(notes, token.EndlessNote)
 	}
-	if c.Run.Data.Date == "" && strings.Contains(t.Source()+t.ToolSource(), "strftime_now") {
-		notes = append(notes, "the chat template writes the date, which is 2024-07-26 here; data.template_date "+
-			"sets another, and lfactor serve writes today")
+	if c.Run.Data.Date == "" && t.Dated() {
+		notes = append(notes, "the chat template writes the date: the day on which the run begins, also where it goes on "+
+			"later; data.template_date sets another, and lfactor serve writes today")
 	}
 	return notes
 }

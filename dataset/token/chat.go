@@ -76,6 +76,9 @@ func (t *Template) ToolSource() string {
 	return t.source
 }
 
+// Dated tells whether the template can write the date.
+func (t *Template) Dated() bool { return strings.Contains(t.source+t.ToolSource(), "strftime_now") }
+
 // Render returns the text of a conversation, as `apply_chat_template(tokenize=False)` of the Python library
 // does. tools is nil or what the template expects, usually a list of functions; extra holds further
 // variables. A message of which the template writes nothing is an error.
