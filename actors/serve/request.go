@@ -110,8 +110,10 @@ func (s *Server) params(b *body, most int) (p sample.Params, stops []string, n i
 		return p, nil, 0, bad("stream_options", "stream_options is for answers with stream: true")
 	}
 	n = or(b.N, 1)
-	p = sample.Params{Temperature: or(b.Temp, 1), TopP: or(b.TopP, 1), TopK: max(0, or(b.TopK, 0)), MinP: or(b.MinP, 0),
-		Repetition: or(b.Repetition, 1), Frequency: or(b.Frequency, 0), Presence: or(b.Presence, 0),
+	u := sample.Params{Temperature: 1, TopP: 1, Repetition: 1}
+	s.m.Usual(&u, func(string) bool { return false })
+	p = sample.Params{Temperature: or(b.Temp, u.Temperature), TopP: or(b.TopP, u.TopP), TopK: max(0, or(b.TopK, u.TopK)),
+		MinP: or(b.MinP, u.MinP), Repetition: or(b.Repetition, u.Repetition), Frequency: or(b.Frequency, 0), Presence: or(b.Presence, 0),
 		Max: or(b.Max, most), Seed: uint64(or(b.Seed, s.now().UnixNano())), Stop: b.StopIDs, Least: or(b.Least, 0), Only: b.Only}
 	if !or(b.IgnoreEOS, false) {
 		p.Stop = append(p.Stop, s.m.Stops()...)

@@ -62,6 +62,9 @@ func OpenQuiz(dir, checkpoints string, options ...Option) (*Quiz, func(), error)
 	return &Quiz{m: m, gen: gen, template: t, lens: lens}, func() { gen.Close(); kernels.Close(b); m.Close() }, nil
 }
 
+// Model is the model that is asked.
+func (q *Quiz) Model() *Trained { return q.m }
+
 // Ask is the model's answer to a question about an image, or about none.
 func (q *Quiz) Ask(text string, image []byte) (string, error) {
 	return q.Answer(text, image, sample.Params{Max: 12})

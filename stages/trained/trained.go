@@ -36,7 +36,9 @@ type Trained struct {
 	Lora            *block.Lora
 	Tokenizer       *token.Tokenizer
 	TokenizerConfig *token.Config // tokenizer_config.json
+	Notes           []string      // what of the model's folder is not read
 	stop            []int32
+	usual           map[string]float64 // how answers are drawn, by keys of generation_config.json
 	Fill            func(p *grad.Param, g family.Region, dst []float32) error
 	Dir             string
 	Saved           *checkpoint.Reader
@@ -155,8 +157,11 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 		_, err := from("param", p, g, dst)
 		return err
 	}
+	if dir := t.Cfg.Run.Model.Path; dir != "" {
+		err = t.generation(dir)
+	}
 	t.stops(t.Cfg.Model)
-	return t, nil
+	return t, err
 }
 
 // openGGUF opens a GGUF file. Configuration and tokenizer are made of it in a folder that is there for so long.
@@ -237,7 +242,7 @@ func (t *Trained) reads(c configs.Model, path string, src checkpoint.Source, how
 		return err
 	}
 	t.stops(c)
-	return nil
+	return t.generation(path)
 }
 
 // furtherOr drops layers for further tokens, unless they are wanted: then the source is to have their weights.

@@ -111,6 +111,7 @@ func sampleCommand(c *cobra.Command, path, tokenizer, prompt string, p sample.Pa
 		return err
 	}
 	defer m.Close()
+	usual(c, m, &p)
 	fmt.Fprint(out, prompt)
 	var text strings.Builder
 	rate, err := m.Generate(prompt, p, io.MultiWriter(out, &text))
@@ -118,6 +119,16 @@ func sampleCommand(c *cobra.Command, path, tokenizer, prompt string, p sample.Pa
 		return err
 	}
 	return cli.Emit(c, sampled{prompt, text.String(), &rate}, func(w io.Writer) { fmt.Fprintln(w) })
+}
+
+// usual draws as the model's folder says where no flag does, and tells what of that is not read.
+func usual(c *cobra.Command, m *trained.Trained, p *sample.Params) {
+	for _, n := range m.Notes {
+		fmt.Fprintln(c.ErrOrStderr(), "note:", n)
+	}
+	m.Usual(p, func(key string) bool {
+		return c.Flags().Changed(strings.ReplaceAll(key, "_", "-")) || key == "temperature" && c.Flags().Changed("greedy")
+	})
 }
 
 // askCommand prints a model's answer to a question about an image.
@@ -134,6 +145,7 @@ func askCommand(c *cobra.Command, path, tokenizer, image, prompt string, p sampl
 		return err
 	}
 	defer done()
+	usual(c, q.Model(), &p)
 	text, err := q.Answer(prompt, b, p)
 	if err != nil {
 		return fmt.Errorf("%s: %w", image, err)
@@ -152,6 +164,7 @@ func chatCommand(c *cobra.Command, path, tokenizer, first string, p sample.Param
 		return err
 	}
 	defer m.Close()
+	usual(c, m, &p)
 	chat, err := m.NewChat()
 	if err != nil {
 		return err

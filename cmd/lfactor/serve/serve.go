@@ -131,6 +131,9 @@ func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serv
 		return err
 	}
 	defer m.Close()
+	for _, n := range m.Notes {
+		fmt.Fprintln(c.ErrOrStderr(), "note:", n)
+	}
 	if policies.Acts(m) { //lfvet:kind robots are served by a protocol of their own
 		if err := only(c, "a policy", textFlags); err != nil {
 			return err
