@@ -1,12 +1,14 @@
 package media
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
 
-	"github.com/lfactor/lfactor/dataset/media/webp"
+	"golang.org/x/image/vp8"
+	"golang.org/x/image/vp8l"
 )
 
 var errWebP = errors.New("the WebP data is malformed or cut off")
@@ -115,8 +117,11 @@ func decodeWebP(b []byte, white bool) (*Image, error) {
 	}
 	out := bare(f.fw, f.fh)
 	if f.vp8l != nil {
-		err = f.lossless(out, white)
-	} else if err = webp.Lossy(f.vp8, f.fw, f.fh, out.Pix); err == nil && f.alpha != nil {
+		var pix []byte
+		if pix, err = lossless(f.vp8l, f.fw, f.fh); err == nil {
+			pngRow(out.Pix, pix, 4, white)
+		}
+	} else if err = f.lossy(out); err == nil && f.alpha != nil {
 		err = f.withAlpha(out, white)
 	}
 	if err != nil {
@@ -144,22 +149,63 @@ func (f *webpFile) placed(m *Image, white bool) *Image {
 	return out
 }
 
-// lossless decodes an image without loss.
-func (f *webpFile) lossless(out *Image, white bool) error {
-	pix, err := webp.Lossless(f.vp8l, f.fw, f.fh)
+// lossless decodes a VP8L image of w×h pixels: red, green, blue and alpha of each. Its size is checked before, by check.
+func lossless(b []byte, w, h int) ([]byte, error) {
+	m, err := vp8l.Decode(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	p, ok := m.(*image.NRGBA)
+	if !ok || p.Rect.Dx() != w || p.Rect.Dy() != h || p.Stride != 4*w {
+		return nil, errWebP
+	}
+	return p.Pix, nil
+}
+
+// lossy decodes a VP8 key frame.
+func (f *webpFile) lossy(out *Image) error {
+	d := vp8.NewDecoder()
+	d.Init(bytes.NewReader(f.vp8), len(f.vp8))
+	if _, err := d.DecodeFrameHeader(); err != nil {
+		return err
+	}
+	m, err := d.DecodeFrame()
 	if err != nil {
 		return err
 	}
-	defer webp.Release(pix)
-	webp.RGB(out.Pix, pix)
-	for i, v := range pix {
-		if a := v >> 24; white && a < 255 {
-			c := onWhite([4]byte{byte(v >> 16), byte(v >> 8), byte(v), byte(a)})
-			copy(out.Pix[3*i:], c[:3])
-		}
-	}
+	smoothChroma(out, m)
 	return nil
 }
+
+// smoothChroma turns planes into pixels as libwebp does: each takes nine, three, three and one sixteenths of the four
+// nearest samples of chroma, in two roundings. The outermost samples go on.
+func smoothChroma(out *Image, m *image.YCbCr) {
+	cw, ch := (out.W+1)/2, (out.H+1)/2
+	for y := range out.H {
+		near := y / 2
+		far := min(max(near+y%2*2-1, 0), ch-1)
+		cb, cbFar := m.Cb[near*m.CStride:][:cw], m.Cb[far*m.CStride:][:cw]
+		cr, crFar := m.Cr[near*m.CStride:][:cw], m.Cr[far*m.CStride:][:cw]
+		to := out.Pix[3*y*out.W:][:3*out.W]
+		for x, luma := range m.Y[y*m.YStride:][:out.W] {
+			i := x / 2
+			j := min(max(i+x%2*2-1, 0), cw-1)
+			u, v := mixed(cb[i], cb[j], cbFar[i], cbFar[j]), mixed(cr[i], cr[j], crFar[i], crFar[j])
+			l := int(luma) * 19077 >> 8
+			to[3*x] = clip6(l + v*26149>>8 - 14234)
+			to[3*x+1] = clip6(l - u*6419>>8 - v*13320>>8 + 8708)
+			to[3*x+2] = clip6(l + u*33050>>8 - 17685)
+		}
+	}
+}
+
+// mixed weighs the nearest sample, its neighbours of the row and of the column, and the one across.
+func mixed(near, row, column, across byte) int {
+	n, r, c, a := int(near), int(row), int(column), int(across)
+	return ((n+r+c+a+8+2*(r+c))>>3 + n) >> 1
+}
+
+func clip6(v int) byte { return byte(min(max(v, 0), 255<<6+63) >> 6) }
 
 // withAlpha decodes the alpha chunk, plain or as a lossless image's green, and filtered, and lays the image on white.
 func (f *webpFile) withAlpha(m *Image, white bool) error {
@@ -175,14 +221,14 @@ func (f *webpFile) withAlpha(m *Image, white bool) error {
 		}
 		copy(plane, b)
 	case 1:
-		p, err := webp.LosslessBody(b, f.fw, f.fh)
+		head := binary.LittleEndian.AppendUint32([]byte{0x2f}, uint32(f.fw-1)|uint32(f.fh-1)<<14)
+		pix, err := lossless(append(head, b...), f.fw, f.fh)
 		if err != nil {
 			return err
 		}
-		for i, v := range p {
-			plane[i] = byte(v >> 8)
+		for i := range plane {
+			plane[i] = pix[4*i+1]
 		}
-		webp.Release(p)
 	default:
 		return errWebP
 	}

@@ -1,5 +1,5 @@
 // Command asm writes the assembly of dataset/media for AVX2 and BMI2: JPEG's codes, inverse transform, smooth chroma,
-// colours and their planes, and resizing; and with "-of webp" that of dataset/media/webp. Run "go generate" there.
+// colours and their planes, and resizing, and PNG's filters. Run "go generate" there.
 package main
 
 import (
@@ -11,16 +11,9 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-var of = flag.String("of", "media", "package to write for: media or webp")
-
 func main() {
-	flag.Parse()
+	flag.Parse() // avo's
 	ConstraintExpr("amd64")
-	if *of == "webp" {
-		webp()
-		Generate()
-		return
-	}
 	run()
 	inverse()
 	smooth22()

@@ -20,7 +20,7 @@ func png() {
 		})
 	unfilterPixels("unfilterPaeth", "whichever of left, above and across is nearest to what they make likely", nearest3)
 	unfilterUp()
-	pack("dropAlpha", "func(dst, px *byte, n int)", [3]int{0, 1, 2})
+	dropAlpha()
 }
 
 // unfilterPixels writes a filter of pixels of 3 or 4 bytes, which are words here.
@@ -79,6 +79,29 @@ func unfilterUp() {
 		for _, p := range []reg.GPVirtual{dst, src, above} {
 			ADDQ(Imm(32), p)
 		}
+	})
+	end()
+}
+
+// dropAlpha writes the dropping of every pixel's fourth byte.
+func dropAlpha() {
+	begin("dropAlpha", "func(dst, px *byte, n int)", "drops the alpha of n·8 pixels; 4 bytes behind the last are written.")
+	dst, px, n := arg("dst"), arg("px"), arg("n")
+	mask := fill(constant("dropAlpha", func(i int) byte {
+		if i %= 16; i < 12 {
+			return byte(i/3*4 + i%3)
+		}
+		return 0x80
+	}))
+	loop("dropAlphaNext", n, func() {
+		v, upper := YMM(), XMM()
+		VMOVDQU(at(px, 0), v)
+		VPSHUFB(mask, v, v)
+		VEXTRACTI128(Imm(1), v, upper)
+		VMOVDQU(v.AsX(), at(dst, 0))
+		VMOVDQU(upper, at(dst, 12))
+		ADDQ(Imm(32), px)
+		ADDQ(Imm(24), dst)
 	})
 	end()
 }
