@@ -68,9 +68,9 @@ func (l *loader) experts() {
 		return
 	}
 	name, _ := l.preset(overrides + ".model_type")
-	f := hf.Families[name]
+	f := hf.Families()[name]
 	if text, _ := l.preset(overrides + ".text_model_type"); text != "" {
-		f = hf.Families[text]
+		f = hf.Families()[text]
 	}
 	l.latentWords(name, f)
 	l.sparse(cmp.Or(name, "the model"), f)

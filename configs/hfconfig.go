@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"reflect"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs/hf"
@@ -17,6 +18,26 @@ func (m Model) HFConfig(dtype string) []byte {
 	}
 	values["rope_scaling"], values["vision"] = m.RopeScaling.hf(), m.Vision.keys(&m)
 	return hf.Encode(values, dtype)
+}
+
+// Number is what a model says of a key of numbers, as hidden_size; true is 1. It reports whether there is such a key.
+func (m Model) Number(key string) (float64, bool) {
+	k, ok := table().byName[overrides+"."+key]
+	if !ok || !k.model {
+		return 0, false
+	}
+	switch v := k.field(&Run{}, &m); v.Kind() {
+	case reflect.Int:
+		return float64(v.Int()), true
+	case reflect.Float64:
+		return v.Float(), true
+	case reflect.Bool:
+		if v.Bool() {
+			return 1, true
+		}
+		return 0, true
+	}
+	return 0, false
 }
 
 // hf is the scaling as config.json has it, nil for none.

@@ -131,7 +131,7 @@ func (m *Model) Decoder() string {
 // Denoises reports whether the model is one of diffusion.
 //
 //lfvet:kind it is the question itself, by the table of families
-func (m *Model) Denoises() bool { return hf.Families[m.ModelType].Diffusers }
+func (m *Model) Denoises() bool { return hf.Families()[m.ModelType].Diffusers }
 
 // complete fills in what follows from other keys.
 func (m *Model) complete() {
@@ -147,7 +147,7 @@ func (m *Model) complete() {
 		m.HeadDim = m.Hidden / m.Heads
 	}
 	if len(m.Architectures) == 0 {
-		class := hf.Families[m.ModelType].Class
+		class := hf.Families()[m.ModelType].Class
 		if c, ok := hf.ComposedFamilies[m.ModelType]; ok {
 			class = c.Class
 		}
@@ -166,7 +166,7 @@ func (m *Model) Check(at faults) {
 		}
 	}
 	if m.ModelType == "" {
-		at.fault(p+"model_type", "is not given", source.OneOf(source.SortedKeys(hf.Families)))
+		at.fault(p+"model_type", "is not given", source.OneOf(source.SortedKeys(hf.Families())))
 	}
 	need("hidden_size", m.Hidden)
 	need("num_hidden_layers", m.Layers)
@@ -177,7 +177,7 @@ func (m *Model) Check(at faults) {
 	case m.HeadDim == 0:
 		at.fault(p+"hidden_size", fmt.Sprintf("%d is not a multiple of num_attention_heads = %d", m.Hidden,
 			m.Heads), "set head_dim")
-	case m.HeadDim%2 != 0 && !hf.Families[m.ModelType].Unturned:
+	case m.HeadDim%2 != 0 && !hf.Families()[m.ModelType].Unturned:
 		at.fault(p+"head_dim", fmt.Sprintf("%d is odd: rotary embeddings turn pairs", m.HeadDim),
 			fmt.Sprintf("try %d", m.HeadDim+1))
 	}
@@ -211,7 +211,7 @@ func (m *Model) Check(at faults) {
 // checkFamily holds keys to what the family's weights can express.
 func (m *Model) checkFamily(at faults) {
 	const p = "model.overrides."
-	f, ok := hf.Families[m.Decoder()]
+	f, ok := hf.Families()[m.Decoder()]
 	if !ok {
 		return
 	}

@@ -105,7 +105,7 @@ func (m *Model) part(name string) reflect.Value {
 // registered says what a program lacks that reads configurations without the families of models, which
 // register themselves where they are built.
 func registered() error {
-	if len(hf.Families) > 0 {
+	if len(hf.Families()) > 0 {
 		return nil
 	}
 	return errors.New("configs: this program has no families of models, so that no configuration can be read: " +
@@ -118,7 +118,7 @@ func (l *loader) biases() {
 	const key = overrides + ".attention_bias"
 	m, o := &l.c.Model, l.c.Origin(key)
 	flag := o.Layer == source.LayerFlag || o.Layer == source.LayerLoong
-	if flag && m.AttentionBias && hf.Families[m.Decoder()].OutBias {
+	if flag && m.AttentionBias && hf.Families()[m.Decoder()].OutBias {
 		l.fail(o, key, m.Decoder()+" has biases of query, key and value only with one behind attention",
 			"set model.overrides.attention_bias=true for all of them, or change model_type")
 	}
@@ -140,8 +140,8 @@ func (m *Model) checkParts(at faults) {
 // family says it has, or has fixed.
 func (t *keyTable) optional() {
 	some := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(hf.Families)) {
-		f := hf.Families[name]
+	for _, name := range slices.Sorted(maps.Keys(hf.Families())) {
+		f := hf.Families()[name]
 		for _, key := range slices.Concat(f.Has, f.Offered, slices.Collect(maps.Keys(f.Fixed))) {
 			if t.byName[overrides+"."+key] == nil {
 				panic(fmt.Sprintf("configs: family %s has %s, a key that nothing declares", name, key))

@@ -34,9 +34,9 @@ func set(m *Model, key, text string) {
 // TestUnregistered: a program that imports this package alone is told what to import.
 func TestUnregistered(t *testing.T) {
 	table() // of all families
-	all := hf.Families
-	defer func() { hf.Families = all }()
-	hf.Families = nil
+	all := hf.Families()
+	defer hf.Replace(all)
+	hf.Replace(nil)
 	const why = `import _ "github.com/lfactor/lfactor/stages/family/all"`
 	_, err := Load(Request{Args: []string{"model.name=llama/3.2-3b", "data.paths=x"}})
 	require.ErrorContains(t, err, why)

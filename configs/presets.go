@@ -70,11 +70,11 @@ func (l *loader) familyConstants() {
 	if family == "" {
 		family, _ = l.preset(overrides + ".model_type")
 	}
-	own := maps.Clone(hf.Families[family].Fixed)
+	own := maps.Clone(hf.Families()[family].Fixed)
 	if own == nil {
 		own = map[string]string{}
 	}
-	maps.Copy(own, hf.Families[family].Usual)
+	maps.Copy(own, hf.Families()[family].Usual)
 	for _, key := range source.SortedKeys(own) {
 		node, err := source.ParseValue(own[key])
 		if err != nil {

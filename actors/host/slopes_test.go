@@ -32,7 +32,7 @@ var tinyKeys = map[string]any{"num_experts": 4, "num_experts_per_tok": 4, "moe_i
 
 // tinyOf is a small model of a family: the defaults of its publisher, but for sizes.
 func tinyOf(t *testing.T, name string) *family.Model {
-	f := hf.Families[name]
+	f := hf.Families()[name]
 	keys := map[string]any{"model_type": name, "hidden_size": 16, "num_hidden_layers": 4,
 		"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 24,
 		"vocab_size": 32, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2}
@@ -199,7 +199,7 @@ func TestFamilySlopes(t *testing.T) {
 			continue
 		}
 		require.NotContains(t, hf.ComposedFamilies, name, "a family with a tower needs a golden model")
-		require.False(t, hf.Families[name].Diffusers, "a model of diffusion needs a golden one: %s", name)
+		require.False(t, hf.Families()[name].Diffusers, "a model of diffusion needs a golden one: %s", name)
 		t.Run(name, func(t *testing.T) {
 			s := newSlopes(t, tinyOf(t, name))
 			for _, p := range s.m.Params(nil) {

@@ -226,7 +226,7 @@ var smallKeys = map[string]any{"num_experts": 4, "num_experts_per_tok": 2, "moe_
 
 // smallOf is the configuration of a small model of a family.
 func smallOf(name string) map[string]any {
-	f := hf.Families[name]
+	f := hf.Families()[name]
 	keys := map[string]any{"model_type": name, "hidden_size": 16, "num_hidden_layers": 3,
 		"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 24,
 		"max_position_embeddings": 64, "initializer_range": 0.3}
@@ -248,7 +248,7 @@ func smallOf(name string) map[string]any {
 func TestDrawnGapFamilies(t *testing.T) {
 	t.Parallel()
 	dir, tried := t.TempDir(), 0
-	for _, name := range slices.Sorted(maps.Keys(hf.Families)) {
+	for _, name := range slices.Sorted(maps.Keys(hf.Families())) {
 		keys := smallOf(name)
 		if !drawsText(t, keys) {
 			continue

@@ -9,60 +9,61 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/lfactor/lfactor/configs/source"
 )
 
 // Family says how a decoder's config.json maps to Model.
 type Family struct {
-	Class  string // that loads it
-	Remote bool   // the class is not part of transformers
+	Class  string `yaml:"class"`  // that loads it
+	Remote bool   `yaml:"remote"` // the class is not part of transformers
 	// a model of diffusion: its file is diffusers', which names the class and no model_type, or lerobot's,
 	// which names the type
-	Diffusers bool
-	Unturned  bool   // no rotary embedding turns its heads, which may be odd
-	Type      string // another model_type of the same family, as its own code has it
+	Diffusers bool   `yaml:"-"`
+	Unturned  bool   `yaml:"unturned"` // no rotary embedding turns its heads, which may be odd
+	Type      string `yaml:"type"`     // another model_type of the same family, as its own code has it
 	// ours that every model of the family has, as JSON, whether its file says so or not
-	Fixed map[string]string
+	Fixed map[string]string `yaml:"fixed"`
 	// ours of Has that models of the family have in a run file that does not say, as JSON; what config.json
 	// leaves out is in Absent
-	Usual map[string]string
+	Usual map[string]string `yaml:"usual"`
 	// optional keys of ours that its models may set (those of configs.Model that are tagged "some")
-	Has        []string
-	Absent     map[string]string // ours, as JSON, where the file does not say: transformers' defaults
-	Alias      map[string]string // the family's own names of our keys
-	Only       map[string]string // keys that must have one value, as JSON
-	PlainHeads bool              // as many key as query heads
-	Doubled    bool              // intermediate_size counts gate and up together
-	Omit       []string          // our keys that its file does not have
-	Idle       []string          // keys of its own that say nothing about the arithmetic of training
-	Whole      []string          // keys of numbers that transformers wants as integers
+	Has        []string          `yaml:"optional"`
+	Absent     map[string]string `yaml:"defaults"`    // ours, as JSON, where the file does not say: transformers' defaults
+	Alias      map[string]string `yaml:"alias"`       // the family's own names of our keys
+	Only       map[string]string `yaml:"only"`        // keys that must have one value, as JSON
+	PlainHeads bool              `yaml:"plain_heads"` // as many key as query heads
+	Doubled    bool              `yaml:"doubled"`     // intermediate_size counts gate and up together
+	Omit       []string          `yaml:"omit"`        // our keys that its file does not have
+	Idle       []string          `yaml:"idle"`        // keys of its own that say nothing about the arithmetic of training
+	Whole      []string          `yaml:"integers"`    // keys of numbers that transformers wants as integers
 	// optional keys of ours that a run may set, while a file's value is passed over with a note
-	Offered []string
+	Offered []string `yaml:"offered"`
 	// the largest values of numbers of ours that its checkpoints have a place for
-	Most map[string]int
+	Most map[string]int `yaml:"most"`
 	// keys of dropout, which training does not have here: a note says so where they are not 0
-	Dropouts []string
-	Null     []string // ours of Has whose null in the file is our 0, not a default
+	Dropouts []string `yaml:"dropouts"`
+	Null     []string `yaml:"null_is_zero"` // ours of Has whose null in the file is our 0, not a default
 
 	// of families with experts, in Megatron's words: what a router takes of logits, softmax, sigmoid or
 	// sqrtsoftplus; whether numbers of their own help to choose; and whether a softmax is over all experts
 	// and its weights stay as they are
-	Score     string
-	Corrected bool
-	Early     bool
+	Score     string `yaml:"score"`
+	Corrected bool   `yaml:"corrected"`
+	Early     bool   `yaml:"early"`
 	// of families with an indexer: neighbouring numbers of its heads turn together
-	IndexPairs bool
+	IndexPairs bool `yaml:"index_pairs"`
 
 	// attention_bias is one of the projection behind attention too, not of query, key and value alone
-	OutBias bool
+	OutBias bool `yaml:"output_bias"`
 	// brings a file to the form that its keys are read in; may be nil
-	Prepare func(raw Raw)
+	Prepare func(raw Raw) `yaml:"-"`
 	// keys that are no settings, but that settings follow from
-	Own []Own
+	Own []Own `yaml:"-"`
 	// what the tables do not say, after all keys; may be nil
-	Read  func(d *Decoder, raw map[string]json.RawMessage)
-	Write func(m Values, out map[string]any) // the same of writing; may be nil
+	Read  func(d *Decoder, raw map[string]json.RawMessage) `yaml:"-"`
+	Write func(m Values, out map[string]any)               `yaml:"-"` // the same of writing; may be nil
 }
 
 // AnyAct lets files of a family name the activation of its MLPs, unless that is fixed, its code is no part of
@@ -83,26 +84,39 @@ func (f Family) Behind() bool {
 	return !f.Diffusers && !slices.Contains(f.Has, "num_nextn_predict_layers")
 }
 
-// Families are the decoders by model_type.
-var Families = map[string]Family{}
+// families are the decoders by model_type, as they are now.
+var families atomic.Pointer[map[string]Family]
 
-// Register enters a decoder family.
+// Families are the decoders by model_type. Nobody may change the map.
+func Families() map[string]Family {
+	source.Filled()
+	return *families.Load()
+}
+
+// Replace has other decoders from now on: those of before are still seen by who has asked for them.
+func Replace(all map[string]Family) { families.Store(&all) }
+
+// Register enters a decoder family, before somebody asks for one.
 func Register(modelType string, f Family) {
-	if _, dup := Families[modelType]; dup {
+	if families.Load() == nil {
+		Replace(map[string]Family{})
+	}
+	all := *families.Load()
+	if _, dup := all[modelType]; dup {
 		panic("hf: " + modelType + " registered twice")
 	}
-	Families[modelType] = f
+	all[modelType] = f
 }
 
 // Names are all families by model_type, decoders first.
 func Names() []string {
-	return append(source.SortedKeys(Families), source.SortedKeys(ComposedFamilies)...)
+	return append(source.SortedKeys(Families()), source.SortedKeys(ComposedFamilies)...)
 }
 
 // Behind are the decoders that can stand behind a vision encoder.
 func Behind() (names []string) {
-	for _, name := range source.SortedKeys(Families) {
-		if Families[name].Behind() {
+	for _, name := range source.SortedKeys(Families()) {
+		if Families()[name].Behind() {
 			names = append(names, name)
 		}
 	}
@@ -169,7 +183,7 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 		if family == "" {
 			_ = json.Unmarshal(raw["type"], &family) // of policies of lerobot; the same
 		}
-		if Families[family].Diffusers {
+		if Families()[family].Diffusers {
 			sink.Add(source.ModelKeys+".model_type", source.ScalarNode(family), o)
 		}
 	}
@@ -178,7 +192,7 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 			family = name
 		}
 	}
-	for name, f := range Families {
+	for name, f := range Families() {
 		if f.Type != "" && f.Type == family {
 			family, raw["model_type"] = name, json.RawMessage(strconv.Quote(name))
 		}
@@ -186,7 +200,7 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 	if c, ok := ComposedFamilies[family]; ok {
 		return decodeComposed(sink, family, c, raw, o, lines(text))
 	}
-	f, ok := Families[family]
+	f, ok := Families()[family]
 	if !ok {
 		sink.Fail(o, "model_type", fmt.Sprintf("%s is no family that can be trained",
 			source.Quoted(family)), nearest(sink, family, raw))

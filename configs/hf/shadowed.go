@@ -79,8 +79,8 @@ func nearest(sink Sink, family string, raw Raw) string {
 	if try == "" && given(raw["num_hidden_layers"]) && source.DidYouMean(family, Names()) == "" {
 		text = " takes most of its keys, but layers may differ all the same (docs/families.md lists all families)"
 		most = len(raw)
-		for _, name := range append([]string{"llama"}, source.SortedKeys(Families)...) { // the plainest wins a tie
-			if n := len(others(sink, name, raw)); !Families[name].Diffusers && n < most {
+		for _, name := range append([]string{"llama"}, source.SortedKeys(Families())...) { // the plainest wins a tie
+			if n := len(others(sink, name, raw)); !Families()[name].Diffusers && n < most {
 				try, most = name, n
 			}
 		}
@@ -97,7 +97,7 @@ func nearest(sink Sink, family string, raw Raw) string {
 // others are the keys of a file that a decoder's family does not have, or not with these values; nil if the
 // family is no decoder.
 func others(sink Sink, family string, raw Raw) []string {
-	f, ok := Families[family]
+	f, ok := Families()[family]
 	if !ok {
 		return nil
 	}

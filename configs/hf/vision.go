@@ -69,7 +69,7 @@ func Tower(c Composed, kind string) string {
 
 // Has says whether models of a family have an optional key of ours; decoder is the family of their decoder.
 func Has(modelType, decoder, key string) bool {
-	return slices.Contains(Families[decoder].Has, key) || slices.Contains(ComposedFamilies[modelType].Has, key)
+	return slices.Contains(Families()[decoder].Has, key) || slices.Contains(ComposedFamilies[modelType].Has, key)
 }
 
 // ComposedFamilies are the composed families by model_type.
@@ -119,7 +119,7 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	if name == "" {
 		_ = json.Unmarshal(text["model_type"], &name) // another type leaves "", which no family has
 	}
-	f, ok := Families[name]
+	f, ok := Families()[name]
 	if !ok {
 		sink.Fail(o, "text_config.model_type", fmt.Sprintf("%s is not a decoder that can be trained",
 			source.Quoted(name)), nearest(sink, name, text))

@@ -26,7 +26,7 @@ func Encode(m Values, dtype string) []byte {
 	if text := m.Text("text_model_type"); text != "" {
 		decoder = text
 	}
-	f := Families[decoder]
+	f := Families()[decoder]
 	if f.Diffusers {
 		return f.diffusers(m)
 	}

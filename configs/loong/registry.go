@@ -45,6 +45,7 @@ func RegisterDecoder(d Decoder) {
 
 // decoderOf is the decoder that a file's class, convert_file and num_experts stand for.
 func decoderOf(class string, n *hydra.Node) (d Decoder, ok bool) {
+	source.Filled()
 	convert, experts := n.Text("convert_file"), n.Text("num_experts")
 	mixed := experts != "" && experts != "null"
 	for _, d := range decoders[class] {
@@ -63,7 +64,10 @@ func decoderOf(class string, n *hydra.Node) (d Decoder, ok bool) {
 	return Decoder{}, false
 }
 
-func classNames() []string { return source.SortedKeys(decoders) }
+func classNames() []string {
+	source.Filled()
+	return source.SortedKeys(decoders)
+}
 
 // Composition is a family of composed models: what LoongForge calls it, and what it is made of.
 type Composition struct {

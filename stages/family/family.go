@@ -8,6 +8,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/configs/loong"
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 // Family turns a configuration into a model. Its claims are the parameter counts of the published sizes,
@@ -37,7 +38,13 @@ type Family struct {
 var all = map[string]Family{}
 
 // Registered is a family by its name; without one of it, the zero Family.
-func Registered(modelType string) Family { return all[modelType] }
+func Registered(modelType string) Family { return families()[modelType] }
+
+// families are the registered ones.
+func families() map[string]Family {
+	source.Filled()
+	return all
+}
 
 // Register enters a family. A program may add one of its own before it reads a configuration.
 func Register(f Family) struct{} {
@@ -80,11 +87,11 @@ func (f Family) decoder(c configs.Model) *Model {
 func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Names lists the families in order.
-func Names() []string { return names(all) }
+func Names() []string { return names(families()) }
 
 // Build makes the model that a configuration describes; seqLen is the length trained on.
 func Build(c configs.Model, seqLen int) (*Model, error) {
-	f, ok := all[c.ModelType]
+	f, ok := families()[c.ModelType]
 	if !ok {
 		return nil, fmt.Errorf("model_type %q: unknown, have %v", c.ModelType, Names())
 	}

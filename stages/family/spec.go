@@ -423,7 +423,7 @@ func SpecOf(c configs.Model) Spec {
 	if k.LogitDivisor != 0 {
 		s.LogitScale = 1 / k.LogitDivisor
 	}
-	f := all[c.Decoder()]
+	f := families()[c.Decoder()]
 	s.OBias = s.OBias || f.HF.OutBias && c.AttentionBias
 	if f.Spec != nil {
 		f.Spec(c, &s)

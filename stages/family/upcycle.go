@@ -24,7 +24,7 @@ func Upcycled(c configs.Model, experts, each int) (configs.Model, error) {
 		return c, fmt.Errorf("%d of %d experts a token: want at least two experts, and no more a token than there are",
 			each, experts)
 	}
-	c.ModelType, c.Architectures = to, []string{hf.Families[to].Class}
+	c.ModelType, c.Architectures = to, []string{hf.Families()[to].Class}
 	k := Mixture.Of(c)
 	k.Experts, k.ExpertsEach, k.BalanceCoef = experts, each, 0.001
 	c.Parameters, c.Active, c.Names, c.Source = 0, 0, nil, ""

@@ -64,7 +64,7 @@ func writeLeRobot(m hf.Values, out map[string]any) {
 	if m.Int("backbone_width") == 64 { // a ResNet-18's, which lerobot has alone
 		delete(out, "backbone_width")
 	}
-	for from, to := range hf.Families[m.Text("model_type")].Alias {
+	for from, to := range hf.Families()[m.Text("model_type")].Alias {
 		out[from] = m[to]
 	}
 }
