@@ -59,7 +59,7 @@ func TestDeepSeekConfig(t *testing.T) {
 	require.Equal(t, "kimi_k2", cfg.Model.ModelType)
 	for _, other := range []string{`{"quant_method": "gptq", "bits": 5}`, strings.Replace(int4, `: 4`,
 		`: 3`, 1),
-		`{"quant_method": "fp8"}`, `{"quant_method": "awq", "bits": 4, "version": "gemv"}`,
+		`{"quant_method": "fp8", "weight_block_size": [0, 128]}`, `{"quant_method": "awq", "bits": 4, "version": "gemv"}`,
 		`{"quant_method": "compressed-tensors", "format": "marlin-24"}`, `{"quant_method": "hqq"}`} {
 		_, err = load(before + other + after)
 		require.ErrorContains(t, err, "quantized in a form that is not read")

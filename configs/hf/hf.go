@@ -141,8 +141,6 @@ var everywhere = map[string]string{
 
 // refused are keys that must not be there at all, or be null.
 var refused = map[string]string{
-	"quantization_config": "the weights are quantized in a form that is not read (docs/checkpoints.md lists " +
-		"those that are): take the repository of the original ones",
 	"num_experts":       "mixture-of-experts models are no dense family",
 	"num_local_experts": "mixture-of-experts models are no dense family",
 	"kv_lora_rank":      "models with latent attention are no dense family",
@@ -322,8 +320,13 @@ func (d *Decoder) key(key, value string) bool {
 		if !source.SameValue(only, value) {
 			d.Fail(key, fmt.Sprintf("%s, only %s can be trained", value, only), reasons[key])
 		}
-	case key == "quantization_config" && dequantized(value):
-		d.Sink.Note(fmt.Sprintf("%s: quantization_config: weights are read from few bits, and exported without", d.O))
+	case key == "quantization_config":
+		if form, ok := dequantized(value); ok {
+			d.Sink.Note(fmt.Sprintf("%s: quantization_config: weights are read from few bits, and exported without", d.O))
+		} else {
+			d.Fail(key, fmt.Sprintf("%s: the weights are quantized in a form that is not read (docs/checkpoints.md lists those that are): take "+
+				"the repository of the original ones", form), "")
+		}
 	case refused[key] != "":
 		d.Fail(key, refused[key], "")
 	case key == "layer_types":

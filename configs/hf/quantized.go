@@ -1,8 +1,11 @@
 package hf
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 )
 
 // quantization is what a config.json says of quantized weights.
@@ -15,6 +18,18 @@ type quantization struct {
 	Form    string                `json:"checkpoint_format"`
 	Algo    string                `json:"quant_algo"`
 	Groups  map[string]quantGroup `json:"config_groups"`
+	Sparse  struct {
+		Format string `json:"format"`
+	} `json:"sparsity_config"` // of compressed-tensors
+}
+
+// String is the method with what else tells its forms apart.
+func (q quantization) String() string {
+	said := []string{cmp.Or(q.Method, "no quant_method"), q.Algo, q.Format, q.Form, q.Version, q.Sparse.Format}
+	if q.Bits > 0 {
+		said = append(said, fmt.Sprintf("%d bits", q.Bits))
+	}
+	return strings.Join(slices.DeleteFunc(said, func(s string) bool { return s == "" }), " ")
 }
 
 // quantGroup is how compressed-tensors keeps the weights of some layers.
@@ -29,7 +44,10 @@ type quantGroup struct {
 // readable tells by the method whether checkpoint.Dequantized reads its weights.
 var readable = map[string]func(q *quantization) bool{
 	"mxfp4": func(*quantization) bool { return true },
-	"fp8":   func(q *quantization) bool { return slices.Equal(q.Block, []int{128, 128}) },
+	"fp8": func(q *quantization) bool {
+		return q.Block == nil || len(q.Block) == 2 && min(q.Block[0], q.Block[1]) > 0
+	},
+	"fbgemm_fp8": func(*quantization) bool { return true },
 	"gptq": func(q *quantization) bool {
 		return slices.Contains([]int{2, 3, 4, 8}, q.Bits) && slices.Contains([]string{"", "gptq", "gptq_v2"}, q.Form)
 	},
@@ -37,7 +55,7 @@ var readable = map[string]func(q *quantization) bool{
 		return q.Bits == 4 && (q.Version == "" || q.Version == "gemm")
 	},
 	"bitsandbytes": func(*quantization) bool { return true },
-	"modelopt":     func(q *quantization) bool { return q.Algo == "NVFP4" },
+	"modelopt":     func(q *quantization) bool { return q.Algo == "NVFP4" || q.Algo == "FP8" },
 	"compressed-tensors": func(q *quantization) bool {
 		for _, g := range q.Groups {
 			if g.Format == "" {
@@ -47,7 +65,7 @@ var readable = map[string]func(q *quantization) bool{
 				return false
 			}
 		}
-		return len(q.Groups) > 0
+		return len(q.Groups) > 0 && (q.Sparse.Format == "" || q.Sparse.Format == "dense")
 	},
 }
 
@@ -59,22 +77,21 @@ func (g quantGroup) readable() bool {
 		return w.Type == "int" && (w.Bits == 2 || w.Bits == 4 || w.Bits == 8)
 	case "int-quantized":
 		return w.Type == "int" && w.Bits == 8
-	case "float-quantized":
+	case "float-quantized", "mxfp8-quantized":
 		return w.Type == "float" && w.Bits == 8
 	case "naive-quantized":
 		return w.Bits == 8
-	case "nvfp4-pack-quantized":
+	case "nvfp4-pack-quantized", "mxfp4-pack-quantized":
 		return w.Type == "float" && w.Bits == 4
 	}
 	return false
 }
 
-// dequantized reports a form of quantized weights that checkpoint.Dequantized reads.
-func dequantized(value string) bool {
-	var q quantization
+// dequantized is a form of quantized weights, and whether quant.Dequantized reads it.
+func dequantized(value string) (q quantization, ok bool) {
 	if json.Unmarshal([]byte(value), &q) != nil {
-		return false
+		return q, false // what could be read of it says its name
 	}
-	ok := readable[q.Method]
-	return ok != nil && ok(&q)
+	reads := readable[q.Method]
+	return q, reads != nil && reads(&q)
 }
