@@ -83,6 +83,11 @@ CASES += [("PNDMScheduler", dict(SL, skip_prk_steps=True, steps_offset=1), 50, {
           ("EulerAncestralDiscreteScheduler", dict(SL, **V, **ZERO), 10, {}),
           ("LCMScheduler", {}, 4, {}), ("LCMScheduler", dict(V, clip_sample=True, timestep_scaling=8.0), 7, {}),
           ("LCMScheduler", dict(original_inference_steps=100, thresholding=True), 1, {}),
+          ("UnCLIPScheduler", {}, 10, {}), ("UnCLIPScheduler", dict(variance_type="learned_range"), 25, {}),
+          ("UnCLIPScheduler", dict(prediction_type="sample", clip_sample_range=2.0), 8, {}),
+          ("CogVideoXDDIMScheduler", dict(timestep_spacing="trailing", prediction_type="v_prediction", snr_shift_scale=1.0,
+                                          rescale_betas_zero_snr=True), 12, {}),
+          ("CogVideoXDDIMScheduler", {}, 50, {}), ("CogVideoXDDIMScheduler", dict(set_alpha_to_one=False, timestep_spacing="linspace"), 9, {}),
           ("FlowMatchHeunDiscreteScheduler", {}, 6, {}), ("FlowMatchHeunDiscreteScheduler", dict(shift=3.0), 10, {})]
 
 noise_at = 0
@@ -92,7 +97,7 @@ def drawn(shape, **_):
     return torch.tensor(NOISE[noise_at]).reshape(shape)
 
 
-for m in ("ddpm", "ddim", "ddpm_parallel", "ddim_parallel", "flow_match_euler_discrete", "euler_discrete", "edm_euler", "dpmsolver_multistep", "euler_ancestral_discrete", "lcm"):
+for m in ("ddpm", "ddim", "ddpm_parallel", "ddim_parallel", "flow_match_euler_discrete", "euler_discrete", "edm_euler", "dpmsolver_multistep", "euler_ancestral_discrete", "lcm", "unclip"):
     getattr(diffusers.schedulers, f"scheduling_{m}").randn_tensor = drawn
 
 
@@ -116,6 +121,8 @@ def run(cls, config, n, extra):
         o = torch.tensor(OUT[i]).reshape(shape)
         if config.get("variance_type") == "learned_range":
             o = torch.cat([o, torch.tensor(OUT[i + 1]).reshape(shape).clamp(-1, 1)], 1)
+        if cls == "UnCLIPScheduler":  # as its pipelines say it
+            more = dict(prev_timestep=s.timesteps[i + 1] if i + 1 < len(s.timesteps) else None)
         x = s.step(o, t, x, **more).prev_sample
         steps.append([float(v) for v in x.flatten()])
     sigmas = [float(v) for v in s.sigmas] if hasattr(s, "sigmas") else []

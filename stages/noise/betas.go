@@ -24,6 +24,7 @@ type Betas struct {
 	End        float64   `json:"beta_end"`
 	Schedule   string    `json:"beta_schedule"`
 	Trained    []float64 `json:"trained_betas"` // the table itself; then the other keys are not read
+	snr        *float64  // what the ratio of signal and noise is divided by; nil stands for 1
 }
 
 // trainStepsMax bounds the tables; the largest in use has 1000 entries.
@@ -65,11 +66,20 @@ func checkTrainSteps(f *faults, n int) {
 
 // cumulative is ᾱ for each time, float32 of products kept in float64 as PyTorch's cumprod on a processor.
 func (b Betas) cumulative(zeroSNR bool) []float32 {
-	betas := b.table()
-	if zeroSNR {
-		betas = rescaleZeroSNR(betas)
+	bars := cumprod(b.table())
+	if b.snr == nil {
+		if zeroSNR {
+			return cumprod(rescaleZeroSNR(bars))
+		}
+		return bars
 	}
-	return cumprod(betas)
+	for i, a := range bars {
+		bars[i] = a / (float32(*b.snr) + float32((1-float32(*b.snr))*a))
+	}
+	if zeroSNR {
+		return zeroEnd(bars)
+	}
+	return bars
 }
 
 func (b Betas) table() []float32 {
@@ -93,9 +103,8 @@ func cumprod(betas []float32) []float32 {
 	return out
 }
 
-// rescaleZeroSNR shifts and scales √ᾱ so that the last is 0 and the first stays (arXiv:2305.08891, algorithm 1).
-func rescaleZeroSNR(betas []float32) []float32 {
-	a := cumprod(betas)
+// zeroEnd shifts and scales √ᾱ so that the last is 0 and the first stays (arXiv:2305.08891, algorithm 1).
+func zeroEnd(a []float32) []float32 {
 	for i := range a {
 		a[i] = sqrt32(a[i])
 	}
@@ -105,6 +114,12 @@ func rescaleZeroSNR(betas []float32) []float32 {
 		s := float32((a[i] - last) * by)
 		a[i] = float32(s * s)
 	}
+	return a
+}
+
+// rescaleZeroSNR are the variances of ᾱ with that end.
+func rescaleZeroSNR(a []float32) []float32 {
+	a = zeroEnd(a)
 	out := make([]float32, len(a))
 	out[0] = 1 - a[0]
 	for i := 1; i < len(a); i++ {

@@ -3,7 +3,7 @@ package noise
 import "math"
 
 // sigmoid has variances along the logistic curve from −6 to 6.
-var _ = RegisterCurve(Curve{Name: "sigmoid", Source: "arXiv:2203.02923", In: []string{"DDPMScheduler", "DDPMParallelScheduler"},
+var _ = RegisterCurve(Curve{Name: "sigmoid", Source: "arXiv:2203.02923", In: []string{"DDPMScheduler", "DDPMParallelScheduler", "RePaintScheduler"},
 	Betas: func(b Betas, n int) []float32 {
 		out := linspace32(-6, 6, n)
 		for i, v := range out {

@@ -1,14 +1,16 @@
 package noise
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/stages/diffusers"
 )
 
 // foreign are keys of schedulers that are not registered, and lie in published files, since diffusers keeps
 // the keys of a scheduler that it replaces.
-var foreign = []string{"skip_prk_steps", "noise_sampler_seed", "s_noise"}
+var foreign = []string{"skip_prk_steps", "s_noise"}
 
 // ReadFile reads a scheduler_config.json.
 func ReadFile(path string) (Scheduler, error) {
@@ -28,8 +30,16 @@ func Read(file string, text []byte) (Scheduler, error) {
 	if f.Any() {
 		return nil, f.Err()
 	}
-	class := f.Class(raw, "scheduler", Classes())
-	if class == "" {
+	var class string
+	_ = json.Unmarshal(raw["_class_name"], &class) // where it is none, Class says so
+	for why, classes := range refusals {
+		if slices.Contains(strings.Fields(classes), class) {
+			f.Add("_class_name", "train another model: this one's denoiser does not learn by a scheduler that is read here",
+				"%s %s", class, why)
+			return nil, f.Err()
+		}
+	}
+	if class = f.Class(raw, "scheduler", Classes()); class == "" {
 		return nil, f.Err()
 	}
 	s := New(class)

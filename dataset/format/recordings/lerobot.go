@@ -3,7 +3,6 @@ package recordings
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
-	"github.com/lfactor/lfactor/dataset/media"
 )
 
 // LeRobot's data sets, versions 2.0, 2.1 and 3.0: tables of frames in Parquet, and videos beside them. A document is an
@@ -382,39 +380,4 @@ func (l *LeRobot) Read(i int64) (dataset.Document, error) {
 	b, err := json.Marshal(e)
 	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
 	return d, err
-}
-
-// Frames decodes frames of one camera of episode i, by their numbers in the episode.
-func (l *LeRobot) Frames(ctx context.Context, f media.FFmpeg, i int64, camera string,
-	at []int) ([]*media.Image, error) {
-	e := l.episodes[i]
-	v, ok := e.Videos[camera]
-	if !ok {
-		return nil, fmt.Errorf("%s has no camera %q; there are %s", l.dir, camera, strings.Join(l.cameras(), ", "))
-	}
-	file := filepath.Join(l.dir, v.File)
-	t, err := l.tables.get(filepath.Join(l.dir, e.file))
-	if err != nil {
-		return nil, err
-	}
-	in := make([]float64, len(at))
-	for k, n := range at {
-		if n < 0 || int64(n) >= e.Length {
-			return nil, fmt.Errorf("%s: frame %d of episode %d, which has %d frames", file, n, e.Index, e.Length)
-		}
-		row, _, err := t.Record(e.row + int64(n))
-		if err != nil {
-			return nil, err
-		}
-		var columns map[string]json.RawMessage
-		if err := json.Unmarshal(row, &columns); err != nil {
-			return nil, err
-		}
-		stamp, why := l.stamp(columns, int64(n))
-		if why != "" {
-			return nil, fmt.Errorf("%s: frame %d of episode %d: %s", file, n, e.Index, why)
-		}
-		in[k] = v.From + stamp
-	}
-	return FramesAt(ctx, f, file, in)
 }

@@ -108,17 +108,14 @@ func TestLeRobot3(t *testing.T) {
 		"color=black:s=32x32:r=8:d=2.5,geq=lum='10*N':cb=128:cr=128", "-pix_fmt", "yuv420p", "-c:v", "mpeg4",
 		"-q:v", "1", video).CombinedOutput()
 	require.NoError(t, err, string(out))
-	frames, err := s.(*LeRobot).Frames(t.Context(), media.FFmpeg{}, 3, "observation.images.top", []int{0, 2})
-	require.NoError(t, err)
-	require.Len(t, frames, 2)
 	// frame n of the file has the brightness 10·n, from 16 to 235 stretched to 0 to 255
-	for k, n := range []int{12, 14} {
-		require.InDelta(t, (10*float64(n)-16)*255/219, float64(frames[k].Pix[3*(16*32+16)]), 4)
+	each := formattest.Open(t, dir, dataset.Options{Horizon: 1, Robot: dataset.RobotKeys{State: "action"}})
+	for _, n := range []int64{12, 14} {
+		v := frame(t, each, n).Videos["observation.images.top"]
+		got, err := FramesAt(t.Context(), media.FFmpeg{}, v.File, []float64{v.Seconds})
+		require.NoError(t, err)
+		require.InDelta(t, (10*float64(n)-16)*255/219, float64(got[0].Pix[3*(16*32+16)]), 4)
 	}
-	_, err = s.(*LeRobot).Frames(t.Context(), media.FFmpeg{}, 3, "side", []int{0})
-	require.ErrorContains(t, err, `no camera "side"; there are observation.images.top`)
-	_, err = s.(*LeRobot).Frames(t.Context(), media.FFmpeg{}, 3, "observation.images.top", []int{4})
-	require.ErrorContains(t, err, "frame 4 of episode 3")
 }
 
 // Data sets that are broken are refused or give bad episodes, and no path leads out.
