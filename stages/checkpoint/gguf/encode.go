@@ -105,28 +105,22 @@ func encodeQ80(out []byte, x []float32) []byte {
 	return out
 }
 
-// encodeQ40 makes a block: the number of largest magnitude becomes -8, the others are rounded down behind half a step.
-func encodeQ40(out []byte, x []float32) []byte {
-	d := peak(x) / -8
-	return appendCodes(appendHalf(out, d), x, 4, inverse(d), 0, 8.5)
+// encodeEven makes a block: the number of largest magnitude becomes the least code, -8 or -16, the others are rounded down behind half a step.
+func encodeEven(bits int) func(out []byte, x []float32) []byte {
+	return func(out []byte, x []float32) []byte {
+		middle := 1 << (bits - 1)
+		d := peak(x) / float32(-middle)
+		return appendCodes(appendHalf(out, d), x, bits, inverse(d), 0, float64(middle)+0.5)
+	}
 }
 
-// encodeQ50 is encodeQ40 with -16.
-func encodeQ50(out []byte, x []float32) []byte {
-	d := peak(x) / -16
-	return appendCodes(appendHalf(out, d), x, 5, inverse(d), 0, 16.5)
-}
-
-// encodeQ41 makes a block: the least number becomes 0, the greatest 15.
-func encodeQ41(out []byte, x []float32) []byte { return encodeSpan(out, x, 4) }
-
-// encodeQ51 is encodeQ41 with 31.
-func encodeQ51(out []byte, x []float32) []byte { return encodeSpan(out, x, 5) }
-
-func encodeSpan(out []byte, x []float32, bits int) []byte {
-	low, high := span(x)
-	d := (high - low) / float32(int(1)<<bits-1)
-	return appendCodes(appendHalf(appendHalf(out, d), low), x, bits, inverse(d), low, 0.5)
+// encodeSpan makes a block: the least number becomes 0, the greatest 15 or 31.
+func encodeSpan(bits int) func(out []byte, x []float32) []byte {
+	return func(out []byte, x []float32) []byte {
+		low, high := span(x)
+		d := (high - low) / float32(int(1)<<bits-1)
+		return appendCodes(appendHalf(appendHalf(out, d), low), x, bits, inverse(d), low, 0.5)
+	}
 }
 
 // appendCodes appends codes of four or five bits, (v - less)·by rounded down behind plus: fifth bits in a

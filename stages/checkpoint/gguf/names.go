@@ -1,7 +1,6 @@
 package gguf
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -88,21 +87,24 @@ func (f *family) theirs(name string) string {
 	if t := whole[name]; t != "" {
 		return t
 	}
-	rest, ok := strings.CutPrefix(name, "model.layers.")
-	layer, module, in := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(layer)
-	if !ok || !in || err != nil || layer != strconv.Itoa(n) || n < 0 {
-		return ""
-	}
-	at := strings.LastIndexByte(module, '.')
-	if at < 0 || module[at:] != ".weight" && module[at:] != ".bias" {
-		return ""
-	}
-	t := f.inLayers()[module[:at]]
+	layer, module, end := inLayer(name, "model.layers.")
+	t := f.inLayers()[module]
 	if t == "" {
 		return ""
 	}
-	return fmt.Sprintf("blk.%d.%s%s", n, t, module[at:])
+	return "blk." + layer + "." + t + end
+}
+
+// inLayer takes the name of a tensor of a layer apart: its number, its module, and .weight or .bias; all "" for another name.
+func inLayer(name, prefix string) (layer, module, end string) {
+	rest, ok := strings.CutPrefix(name, prefix)
+	layer, module, in := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(layer)
+	at := strings.LastIndexByte(module, '.')
+	if !ok || !in || err != nil || layer != strconv.Itoa(n) || n < 0 || at < 0 || module[at:] != ".weight" && module[at:] != ".bias" {
+		return "", "", ""
+	}
+	return layer, module[:at], module[at:]
 }
 
 // ours is Hugging Face's name of a tensor, "" for one that the family does not have.
@@ -112,19 +114,10 @@ func (f *family) ours(name string) string {
 			return ours
 		}
 	}
-	rest, ok := strings.CutPrefix(name, "blk.")
-	layer, module, in := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(layer)
-	if !ok || !in || err != nil || layer != strconv.Itoa(n) || n < 0 {
-		return ""
-	}
-	at := strings.LastIndexByte(module, '.')
-	if at < 0 || module[at:] != ".weight" && module[at:] != ".bias" {
-		return ""
-	}
+	layer, module, end := inLayer(name, "blk.")
 	for ours, theirs := range f.inLayers() { //lfvet:order no two have one name
-		if theirs == module[:at] {
-			return fmt.Sprintf("model.layers.%d.%s%s", n, ours, module[at:])
+		if theirs == module {
+			return "model.layers." + layer + "." + ours + end
 		}
 	}
 	return ""

@@ -50,15 +50,15 @@ var layouts = map[Type]layout{
 		func(out []byte, x []float32) []byte {
 			return binary.LittleEndian.AppendUint16(out, tensor.BF16Bits(x[0]))
 		}},
-	Q4_0: {"Q4_0", 32, 18, decodeQ40, encodeQ40},
-	Q4_1: {"Q4_1", 32, 20, decodeQ41, encodeQ41},
-	Q5_0: {"Q5_0", 32, 22, decodeQ50, encodeQ50},
-	Q5_1: {"Q5_1", 32, 24, decodeQ51, encodeQ51},
+	Q4_0: {"Q4_0", 32, 18, decodeHalves(4, false), encodeEven(4)},
+	Q4_1: {"Q4_1", 32, 20, decodeHalves(4, true), encodeSpan(4)},
+	Q5_0: {"Q5_0", 32, 22, decodeHalves(5, false), encodeEven(5)},
+	Q5_1: {"Q5_1", 32, 24, decodeHalves(5, true), encodeSpan(5)},
 	Q8_0: {"Q8_0", 32, 34, decodeQ80, encodeQ80},
 	Q2_K: {"Q2_K", 256, 84, decodeQ2K, encodeQ2K},
 	Q3_K: {"Q3_K", 256, 110, decodeQ3K, encodeQ3K},
-	Q4_K: {"Q4_K", 256, 144, decodeQ4K, encodeQ4K},
-	Q5_K: {"Q5_K", 256, 176, decodeQ5K, encodeQ5K},
+	Q4_K: {"Q4_K", 256, 144, decodeSpans(4), encodeQ4K},
+	Q5_K: {"Q5_K", 256, 176, decodeSpans(5), encodeQ5K},
 	Q6_K: {"Q6_K", 256, 210, decodeQ6K, encodeQ6K},
 }
 
@@ -92,37 +92,21 @@ func half(b []byte) float32 { return tensor.F16Value(binary.LittleEndian.Uint16(
 // Products are rounded to float32 before a difference, as ggml's definition has it, whatever the processor
 // could fuse: so the conversions below.
 
-// decodeQ40: a scale, then 32 numbers of four bits, 8 for zero: the low halves of 16 bytes, then the high ones.
-func decodeQ40(y []float32, b []byte) {
-	d := half(b)
-	for i, q := range b[2:18] {
-		y[i], y[i+16] = d*float32(int(q&15)-8), d*float32(int(q>>4)-8)
-	}
-}
-
-// decodeQ41: as Q4_0, with a least value in place of the 8.
-func decodeQ41(y []float32, b []byte) {
-	d, m := half(b), half(b[2:])
-	for i, q := range b[4:20] {
-		y[i], y[i+16] = float32(d*float32(q&15))+m, float32(d*float32(q>>4))+m
-	}
-}
-
-// decodeQ50: as Q4_0, with fifth bits in a word of 32, 16 for zero.
-func decodeQ50(y []float32, b []byte) {
-	d, high := half(b), binary.LittleEndian.Uint32(b[2:])
-	for i, q := range b[6:22] {
-		lo, hi := int(q&15)|int(high>>i&1)<<4, int(q>>4)|int(high>>(i+16)&1)<<4
-		y[i], y[i+16] = d*float32(lo-16), d*float32(hi-16)
-	}
-}
-
-// decodeQ51: as Q5_0, with a least value in place of the 16.
-func decodeQ51(y []float32, b []byte) {
-	d, m, high := half(b), half(b[2:]), binary.LittleEndian.Uint32(b[4:])
-	for i, q := range b[8:24] {
-		lo, hi := int(q&15)|int(high>>i&1)<<4, int(q>>4)|int(high>>(i+16)&1)<<4
-		y[i], y[i+16] = float32(d*float32(lo))+m, float32(d*float32(hi))+m
+// decodeHalves reads blocks of a scale, a least value where they have one, fifth bits in a word of 32, and 32 numbers: the low halves of
+// 16 bytes, then the high ones. Without a least value the middle number is zero.
+func decodeHalves(bits int, least bool) func(y []float32, b []byte) {
+	return func(y []float32, b []byte) {
+		d, m, zero, high := half(b), float32(math.Copysign(0, -1)), 1<<(bits-1), uint32(0)
+		if b = b[2:]; least {
+			m, zero, b = half(b), 0, b[2:]
+		}
+		if bits == 5 {
+			high, b = binary.LittleEndian.Uint32(b), b[4:]
+		}
+		for i, q := range b[:16] {
+			lo, hi := int(q&15)|int(high>>i&1)<<4, int(q>>4)|int(high>>(i+16)&1)<<4
+			y[i], y[i+16] = float32(d*float32(lo-zero))+m, float32(d*float32(hi-zero))+m
+		}
 	}
 }
 
@@ -142,28 +126,22 @@ func scaleMin(j int, b []byte) (scale, least byte) {
 	return b[j+4]&15 | b[j-4]>>6<<4, b[j+4]>>4 | b[j]>>6<<4
 }
 
-// decodeQ4K: scales of scales, eight parts of 32 numbers of four bits with a scale and a least value each.
-func decodeQ4K(y []float32, b []byte) {
-	d, least := half(b), half(b[2:])
-	for part := range 8 {
-		s, m := scaleMin(part, b[4:16])
-		ds, ms := d*float32(s), least*float32(m)
-		for i, q := range b[16+part/2*32:][:32] {
-			y[part*32+i] = float32(ds*float32(q>>(part%2*4)&15)) - ms
-		}
-	}
-}
-
-// decodeQ5K: as Q4_K, with fifth bits in 32 bytes, a bit of each for a part.
-func decodeQ5K(y []float32, b []byte) {
-	d, least := half(b), half(b[2:])
-	high := b[16:48]
-	for part := range 8 {
-		s, m := scaleMin(part, b[4:16])
-		ds, ms := d*float32(s), least*float32(m)
-		for i, q := range b[48+part/2*32:][:32] {
-			n := q>>(part%2*4)&15 | high[i]>>part&1<<4
-			y[part*32+i] = float32(ds*float32(n)) - ms
+// decodeSpans reads scales of scales and eight parts of 32 numbers of four bits with a scale and a least value each; with five bits,
+// the fifth ones are in 32 bytes before, a bit of each for a part.
+func decodeSpans(bits int) func(y []float32, b []byte) {
+	return func(y []float32, b []byte) {
+		d, least := half(b), half(b[2:])
+		codes := b[16+(bits-4)*32:]
+		for part := range 8 {
+			s, m := scaleMin(part, b[4:16])
+			ds, ms := d*float32(s), least*float32(m)
+			for i, q := range codes[part/2*32:][:32] {
+				n := q >> (part % 2 * 4) & 15
+				if bits == 5 {
+					n |= b[16+i] >> part & 1 << 4
+				}
+				y[part*32+i] = float32(ds*float32(n)) - ms
+			}
 		}
 	}
 }
