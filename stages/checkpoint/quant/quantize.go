@@ -60,6 +60,7 @@ type quantized struct {
 	of    map[string]quantOf
 	mu    sync.Mutex
 	most  map[string]float32 // greatest magnitudes of matrices, where they were needed
+	fused map[string][]checkpoint.Info
 }
 
 // quantOf is a part with its matrix.
@@ -86,7 +87,7 @@ func Quantize(src checkpoint.Source, form string, which func(name string) bool) 
 		return nil, nil, fmt.Errorf("%q is no form of few bits, %v are", form, names)
 	}
 	q := &quantized{Source: src, infos: map[string]checkpoint.Info{}, of: map[string]quantOf{},
-		most: map[string]float32{}}
+		most: map[string]float32{}, fused: map[string][]checkpoint.Info{}}
 	var keep []string
 	for _, t := range src.Tensors() {
 		_, float := checkpoint.FloatDecoder(t.DType)
@@ -98,6 +99,7 @@ func Quantize(src checkpoint.Source, form string, which func(name string) bool) 
 			}
 			continue
 		}
+		q.fused[fusedAs(t.Name)] = append(q.fused[fusedAs(t.Name)], t)
 		for _, p := range f.parts(t) {
 			if p.Bytes, err = checkpoint.ByteSize(p.DType, p.Shape); err != nil {
 				return nil, nil, err
@@ -173,27 +175,51 @@ func (q *quantized) fill(p quantOf, rows [2]int, dst []byte, most float32) error
 	return nil
 }
 
-// greatest is the greatest magnitude of a part's matrix; a number that is not finite is an error.
-func (q *quantized) greatest(p quantOf) (float32, error) {
+// together are matrices of a layer that engines put into one, of which they take one scale of the whole (vLLM's NVFP4: the greatest).
+var together = [][]string{{"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}, {"w1", "w3"}, {"q_a_proj", "kv_a_proj_with_mqa"}}
+
+// fusedAs is the same for matrices that engines put into one.
+func fusedAs(name string) string {
+	module := strings.TrimSuffix(name, ".weight")
+	at := strings.LastIndexByte(module, '.') + 1
+	if i := slices.IndexFunc(together, func(g []string) bool { return slices.Contains(g, module[at:]) }); i >= 0 {
+		return module[:at] + together[i][0]
+	}
+	return name
+}
+
+// greatest is the greatest magnitude of a part's matrix and of those that engines put into one with it; a number that is not finite is an
+// error.
+func (q *quantized) greatest(p quantOf) (most float32, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if most, ok := q.most[p.matrix.Name]; ok {
+	for _, m := range q.fused[fusedAs(p.matrix.Name)] {
+		one, err := q.greatestOf(m)
+		if most = max(most, one); err != nil {
+			return 0, err
+		}
+	}
+	return most, nil
+}
+
+func (q *quantized) greatestOf(m checkpoint.Info) (float32, error) {
+	if most, ok := q.most[m.Name]; ok {
 		return most, nil
 	}
 	read, most := &finder{src: q.Source}, float32(0)
-	rows, cols := p.matrix.Shape[0], p.matrix.Shape[1]
+	rows, cols := m.Shape[0], m.Shape[1]
 	step := max(1, gridCells/cols)
 	for at := 0; at < rows; at += step {
-		w, err := read.floats(p.matrix, [2]int{at, min(at+step, rows)}, [2]int{0, cols})
+		w, err := read.floats(m, [2]int{at, min(at+step, rows)}, [2]int{0, cols})
 		if err != nil {
 			return 0, err
 		}
 		if most = max(most, magnitude(w)); math.IsInf(float64(most), 0) || most != most {
-			return 0, &checkpoint.Error{Tensor: p.matrix.Name, Fault: checkpoint.Malformed,
+			return 0, &checkpoint.Error{Tensor: m.Name, Fault: checkpoint.Malformed,
 				Why: "it has numbers that are not finite, which few bits have not"}
 		}
 	}
-	q.most[p.matrix.Name] = most
+	q.most[m.Name] = most
 	return most, nil
 }
 

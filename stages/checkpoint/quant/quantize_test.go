@@ -110,6 +110,46 @@ func TestQuantize(t *testing.T) {
 	require.ErrorContains(t, err, "no matrix")
 }
 
+// TestFusedScales: matrices that vLLM puts into one have one scale of the whole in NVFP4, since it takes the greatest for all; others have
+// their own.
+func TestFusedScales(t *testing.T) {
+	src := quantSource(t, checkpoint.F32)
+	names := []string{"l.0.self_attn.q_proj.weight", "l.0.self_attn.k_proj.weight", "l.1.self_attn.q_proj.weight"}
+	var infos []checkpoint.Info
+	of := map[string]string{}
+	for _, i := range src.Tensors() {
+		if len(i.Shape) == 2 && i.Shape[1]%nvfp4Group == 0 && len(infos) < len(names) {
+			of[names[len(infos)]] = i.Name
+			i.Name = names[len(infos)]
+			infos = append(infos, i)
+		}
+	}
+	require.Len(t, infos, len(names))
+	q, _, err := Quantize(moved{src, infos, of}, "nvfp4", func(string) bool { return true })
+	require.NoError(t, err)
+	var scales []float32
+	for _, name := range names {
+		v, err := (&finder{src: q}).floats(checkpoint.Info{Name: name + globalTail, DType: checkpoint.F32, Shape: []int{1}}, [2]int{0, 1})
+		require.NoError(t, err)
+		scales = append(scales, v[0])
+	}
+	require.Equal(t, scales[0], scales[1])
+	require.NotEqual(t, scales[0], scales[2])
+}
+
+// moved is a source whose tensors have other names.
+type moved struct {
+	checkpoint.Source
+	infos []checkpoint.Info
+	of    map[string]string
+}
+
+func (m moved) Tensors() []checkpoint.Info { return m.infos }
+
+func (m moved) ReadRanges(name string, ranges [][2]int, dst []byte) error {
+	return m.Source.ReadRanges(m.of[name], ranges, dst)
+}
+
 // broken has a number that is not finite.
 type broken struct{ checkpoint.Source }
 
