@@ -80,6 +80,10 @@ def variants(name, count):
         if r.random() < 0.7:
             new = {k: v for k, v in new.items() if k not in DROPPED}
         yield f"{name}-{i}", config, model, new
+    if count and "mlp_layer_types" in has:
+        for i, kinds in enumerate(["dd", "ss", "ds", "sd", "dss"]):
+            words = [{"d": "dense", "s": "sparse"}[kinds[n % len(kinds)]] for n in range(facts["num_hidden_layers"])]
+            yield f"{name}-mlp_layer_types{i}", config, model, facts | {"mlp_layer_types": words}
     if count:
         for key in sorted(set(has) | set(facts)):
             value = other(facts.get(key, has.get(key)))

@@ -31,7 +31,7 @@ func Encode(m Values, dtype string) []byte {
 		return f.diffusers(m)
 	}
 	out := map[string]any{"hidden_act": m["hidden_act"], "torch_dtype": dtype, "use_cache": true,
-		"bos_token_id": nil, "eos_token_id": nil}
+		"bos_token_id": nil, "eos_token_id": nil, "pad_token_id": nil}
 	for _, key := range []string{"model_type", "architectures", "hidden_size", "num_hidden_layers",
 		"num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
 		"max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "tie_word_embeddings",
@@ -56,7 +56,7 @@ func Encode(m Values, dtype string) []byte {
 		case v.Kind() == reflect.Slice && v.Len() == 0:
 		case v.CanInterface() && v.IsZero() && slices.Contains(f.Null, key):
 			out[key] = nil
-		case v.IsZero() && v.Kind() != reflect.Bool: // not given: transformers' own default
+		case v.IsZero() && v.Kind() != reflect.Bool && f.Absent[key] == "": // not given: transformers' own default
 		default:
 			out[key] = m[key]
 		}

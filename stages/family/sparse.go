@@ -160,6 +160,9 @@ func Indexed(f hf.Family) hf.Family {
 	}
 	f.Own = append(f.Own, hf.Keys(keys{First: dense}, func(k keys, d *hf.Decoder) {
 		kindsAre(d, "layer_types", k.Mixers, func(int) string { return "indexed_attention" })
+		if slices.Contains(f.Has, "mlp_layer_types") {
+			return // each layer may be either
+		}
 		kindsAre(d, "mlp_layer_types", k.MLPs, func(i int) string {
 			if i < k.First {
 				return "dense"

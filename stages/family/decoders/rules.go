@@ -40,9 +40,6 @@ var rules = map[string]rule{
 		own(f, hf.Keys(ernieBias{On: n == 1}, ernieBias.enter))
 		writes(f, func(m hf.Values, out map[string]any) { out["use_bias"] = m["attention_bias"] })
 	},
-	"qkv_bias": func(f *family.Family, _ int) {
-		writes(f, func(m hf.Values, out map[string]any) { out["qkv_bias"] = m["attention_bias"] })
-	},
 	"local_experts":   func(f *family.Family, _ int) { f.HF = family.Mixed(f.HF) },
 	"always_experts":  alwaysMixed,
 	"dense_or_sparse": denseOrSparse,
@@ -175,6 +172,9 @@ func denseOrSparse(f *family.Family, first int) {
 	}
 	writes(f, func(m hf.Values, out map[string]any) {
 		kinds, _ := m[list].([]string)
+		if len(kinds) == 0 && first < 0 {
+			return // the number says it
+		}
 		words := make([]string, m.Int("num_hidden_layers"))
 		for i := range words {
 			words[i] = "sparse"
