@@ -103,6 +103,7 @@ func load(req Request, modelOnly bool) (*Config, error) {
 	l.governed(req.Getenv)
 	l.componentRates()
 	l.cached(req.Getenv)
+	l.description()
 	l.readModel()
 	l.experts()
 	l.applyModel()

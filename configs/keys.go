@@ -42,6 +42,7 @@ type Key struct {
 	some  bool              // only some families have it
 	index []int             // of the field
 	runs  bool              // it names a program
+	now   func() []string   // what OneOf is by now, where descriptions add to it
 	typ   reflect.Type
 }
 
@@ -135,9 +136,9 @@ func newKey(name string, f reflect.StructField) *Key {
 	switch s := f.Tag.Get("oneof"); s {
 	case "":
 	case "families": // those that have registered
-		k.OneOf = hf.Names()
+		k.OneOf, k.now = hf.Names(), hf.Names
 	case "decoders": // those of them that stand behind an encoder
-		k.OneOf = hf.Behind()
+		k.OneOf, k.now = hf.Behind(), hf.Behind
 	case "mixers":
 		k.OneOf = uniqueSorted(mixers)
 	case "mlps":

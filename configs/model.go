@@ -46,6 +46,7 @@ type Model struct {
 	Text          string      `key:"text_model_type" oneof:"decoders" class:"fixed" doc:"Family of the decoder of a composed model."`
 	TextPreset    string      `key:"text_preset" class:"fixed" doc:"Published model, as qwen/3-8b, whose decoder a composed model has where it says nothing else."`
 	Vision        Vision      `key:"vision"`
+	Description   string      `key:"description" class:"fixed" doc:"Text that describes the family, where it is one's own: set by model.description, or by description.yaml of model.path."`
 	Parameters    int         `key:"parameters" min:"1" class:"fixed" doc:"Number of parameters as published: a claim that tests check."`
 	Active        int         `key:"active_parameters" default:"0" min:"0" class:"fixed" doc:"Parameters that a token passes, those of experts as far as it goes to them: a claim too."`
 	Names         []string    `key:"names" class:"fixed" doc:"What LoongForge calls the model, for --model-name."`

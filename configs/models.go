@@ -91,7 +91,8 @@ func (l *loader) readModel() {
 	m := l.c.Run.Model
 	switch {
 	case m.given() != 1:
-		return // its Check says so
+		l.modelRead = m.Description != "" && m.given() == 0 && !l.failed["model.description"]
+		return // its Check says so, where there is no description
 	case l.failed["model.path"]:
 		return
 	case m.Path != "":
@@ -196,6 +197,7 @@ func (l *loader) modelText(file string, text []byte) {
 
 // hfDir reads the model from config.json of a Hugging Face folder, and tells which of its keys were not read.
 func (l *loader) hfDir(dir string) {
+	l.describedFolder(dir)
 	file := filepath.Join(dir, "config.json")
 	text, err := source.ReadFile(file)
 	if err != nil {

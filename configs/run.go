@@ -45,22 +45,27 @@ type Run struct {
 
 // ModelRef names the architecture and where its weights come from. Exactly one of Path, Name and File is set.
 type ModelRef struct {
-	Path    string `key:"path" class:"fixed" doc:"Hugging Face directory: config.json, tokenizer and, unless model.init is random, weights; or a GGUF file; or hf://OWNER/NAME, or ms://OWNER/NAME of ModelScope, which is fetched where the cache has it not."`
-	Name    string `key:"name" class:"fixed" flag:"model-name" doc:"Published model by family/size, as in qwen/2.5-7b; lfactor config models lists them."`
-	File    string `key:"file" class:"fixed" doc:"Model file in YAML with the keys of model.overrides."`
-	Init    string `key:"init" default:"auto" oneof:"auto|random|load" class:"fixed" doc:"Initial weights: load takes them from model.path or checkpoint.load, random draws them from train.seed; auto loads if there are any."`
-	Encoder string `key:"encoder_path" class:"fixed" doc:"Hugging Face directory from which the vision tower's initial weights come: its own, or a larger model's that has it."`
-	Decoder string `key:"decoder_path" class:"fixed" doc:"Hugging Face directory from which a composed model's decoder takes its initial weights; rows of tokens that it does not have are drawn."`
+	Path string `key:"path" class:"fixed" doc:"Hugging Face directory: config.json, tokenizer and, unless model.init is random, weights; or a GGUF file; or hf://OWNER/NAME, or ms://OWNER/NAME of ModelScope, which is fetched where the cache has it not."`
+	Name string `key:"name" class:"fixed" flag:"model-name" doc:"Published model by family/size, as in qwen/2.5-7b; lfactor config models lists them."`
+	File string `key:"file" class:"fixed" doc:"Model file in YAML with the keys of model.overrides."`
+	Init string `key:"init" default:"auto" oneof:"auto|random|load" class:"fixed" doc:"Initial weights: load takes them from model.path or checkpoint.load, random draws them from train.seed; auto loads if there are any."`
+	// after apply, its text
+	Description string `key:"description" class:"fixed" doc:"Architecture of one's own in YAML: a file, or its text (docs/descriptions.md). By itself it is the model, with the sizes that it gives; with model.path it says what the config.json there means."`
+	Encoder     string `key:"encoder_path" class:"fixed" doc:"Hugging Face directory from which the vision tower's initial weights come: its own, or a larger model's that has it."`
+	Decoder     string `key:"decoder_path" class:"fixed" doc:"Hugging Face directory from which a composed model's decoder takes its initial weights; rows of tokens that it does not have are drawn."`
 }
 
 // Check implements section. Settings below model.overrides are the fields of Model.
 func (m *ModelRef) Check(at faults) {
 	switch set := m.given(); {
+	case set == 0 && m.Description != "":
 	case set == 0:
 		at.fault("model.path", "no model is given",
 			"set model.path to a Hugging Face directory, or model.name to a published one, such as llama/3.2-1b")
 	case set > 1:
 		at.fault("model.path", "model.path, model.name and model.file exclude each other", "keep one of them")
+	case m.Description != "" && m.Name != "":
+		at.fault("model.description", "a published model has its own description", "keep one of it and model.name")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -212,6 +213,9 @@ func (k *Key) check(v reflect.Value) (why, try string) {
 				return why, try
 			}
 		}
+	}
+	if k.now != nil && slices.Contains(k.now(), v.String()) {
+		return "", ""
 	}
 	if len(k.OneOf) > 0 && v.Kind() == reflect.String && v.String() != "" {
 		for _, word := range k.OneOf {

@@ -11,7 +11,7 @@ import (
 // sideFiles are the files of a Hugging Face directory besides its weights that an export needs for transformers to
 // load it. Python files are copied, never run, and only by these names: families that transformers lacks bring them.
 var sideFiles = []string{
-	"config.json", "generation_config.json",
+	"config.json", "generation_config.json", "description.yaml",
 	"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
 	"added_tokens.json",
 	"vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json", "*.tiktoken",

@@ -120,7 +120,8 @@ func ComposedOf(name string, c configs.Model, s Spec, tower string, projector ma
 		m.Alone[Encoder] = append(m.Alone[Encoder], other(v))
 	}
 	if c.Text != "" {
-		m.Alone[Foundation] = []func(string) Source{families()[c.Text].Build(c).Source}
+		decoder, _ := of(c, c.Text)
+		m.Alone[Foundation] = []func(string) Source{decoder.Build(c).Source}
 	}
 	m.Source = func(name string) Source {
 		if strings.HasPrefix(name, VisualName+".") {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
@@ -46,15 +47,51 @@ func families() map[string]Family {
 	return all
 }
 
-// Register enters a family. A program may add one of its own before it reads a configuration.
-func Register(f Family) struct{} {
-	if _, dup := all[f.ModelType]; dup {
-		panic("family: " + f.ModelType + " registered twice")
+// own are families that runs of this process have described, by the text of the description.
+var (
+	own   = map[string]Family{}
+	ownMu sync.Mutex
+)
+
+// Describe enters a family that a text describes: models that say so by the text are built by it.
+func Describe(text string, f Family) {
+	ownMu.Lock()
+	defer ownMu.Unlock()
+	f = f.whole()
+	own[text] = f
+	decoders := maps.Clone(hf.Families())
+	decoders[f.ModelType] = f.HF
+	hf.Replace(decoders)
+}
+
+// of is the family of a configuration's decoder.
+func of(c configs.Model, name string) (Family, bool) {
+	if c.Description != "" {
+		ownMu.Lock()
+		defer ownMu.Unlock()
+		if f, ok := own[c.Description]; ok && f.ModelType == name {
+			return f, true
+		}
 	}
+	f, ok := families()[name]
+	return f, ok
+}
+
+// whole fills in what a family does not say.
+func (f Family) whole() Family {
 	if f.Build == nil {
 		f.Build = f.decoder
 	}
 	f.HF = f.HF.AnyAct()
+	return f
+}
+
+// Register enters a family, before a configuration is read.
+func Register(f Family) struct{} {
+	if _, dup := all[f.ModelType]; dup {
+		panic("family: " + f.ModelType + " registered twice")
+	}
+	f = f.whole()
 	all[f.ModelType] = f
 	if f.Composed != nil {
 		hf.RegisterComposed(f.ModelType, *f.Composed)
@@ -91,7 +128,7 @@ func Names() []string { return names(families()) }
 
 // Build makes the model that a configuration describes; seqLen is the length trained on.
 func Build(c configs.Model, seqLen int) (*Model, error) {
-	f, ok := families()[c.ModelType]
+	f, ok := of(c, c.ModelType)
 	if !ok {
 		return nil, fmt.Errorf("model_type %q: unknown, have %v", c.ModelType, Names())
 	}

@@ -423,7 +423,7 @@ func SpecOf(c configs.Model) Spec {
 	if k.LogitDivisor != 0 {
 		s.LogitScale = 1 / k.LogitDivisor
 	}
-	f := families()[c.Decoder()]
+	f, _ := of(c, c.Decoder()) // the zero Family changes nothing
 	s.OBias = s.OBias || f.HF.OutBias && c.AttentionBias
 	if f.Spec != nil {
 		f.Spec(c, &s)
@@ -464,4 +464,12 @@ func (s *Spec) Alternate(n int, given []string) {
 		}
 		s.Mixers = append(s.Mixers, kind)
 	}
+}
+
+// Kinds are the kinds of mixers that a layer may have, or of MLPs.
+func Kinds(ofMLPs bool) []string {
+	if ofMLPs {
+		return names(mlps)
+	}
+	return names(mixers)
 }

@@ -94,6 +94,11 @@ func (e *Exporter) sideFiles(dst string) error {
 		}
 	}
 	path := filepath.Join(dst, "config.json")
+	if text := e.Cfg.Model.Description; text != "" {
+		if err := os.WriteFile(filepath.Join(dst, configs.DescriptionFile), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
 	if e.Cfg.Run.Model.Path != "" && machine.Exists(path) && e.unchanged() {
 		return e.adapt(path)
 	}

