@@ -106,7 +106,7 @@ func TestNarrowMoments(t *testing.T) {
 			if v.pp > 1 {
 				require.Equal(t, want, got, "%v", v)
 			}
-			require.InEpsilonSlice(t, want, got, 1e-3, fmt.Sprint(v))
+			require.InEpsilonSlice(t, want, got, 1e-6, fmt.Sprint(v))
 			if v.zero > 0 {
 				require.InEpsilon(t, float64(half), state, 0.1, fmt.Sprint(v))
 			}

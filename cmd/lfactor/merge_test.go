@@ -89,6 +89,8 @@ func mergeForms(t *testing.T, do func(int, ...string) string, near func(a, b str
 		do(0, "ckpt", "convert", at("more"), at("ours"), "--merge")
 		do(0, "ckpt", "convert", at("adapter"), at("peft"), "--merge")
 		near(at("ours"), at("peft"), 1e-6)
+		greedy := []string{"--prompt", "the", "--greedy", "--max", "8"}
+		require.Equal(t, do(0, append([]string{"sample", at("more")}, greedy...)...), do(0, append([]string{"sample", at("ours")}, greedy...)...))
 		require.NotContains(t, do(1, "ckpt", "diff", "hf", at("peft")), "equal")
 	}
 	require.Contains(t, do(2, append(tokens, "lora.modules_to_save=[embed_tokens]", "checkpoint.dir=x")...), "name it in one of the two")

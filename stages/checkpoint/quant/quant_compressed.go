@@ -184,7 +184,7 @@ func plainQuantized(f *finder, t checkpoint.Info) (*matrix, error) {
 		if err := f.src.ReadRanges(t.Name, [][2]int{r, c}, codes); err != nil {
 			return err
 		}
-		s, err := f.blockScales(scale, r, c, rows, cols)
+		s, err := f.scales(scale, nil, r, c, rows, cols)
 		if err != nil {
 			return err
 		}

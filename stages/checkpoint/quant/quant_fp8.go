@@ -142,11 +142,6 @@ func (f *finder) scales(t checkpoint.Info, at [][2]int, rows, cols [2]int, block
 	return out, err
 }
 
-// blockScales is scales of one matrix.
-func (f *finder) blockScales(t checkpoint.Info, rows, cols [2]int, blockRows, blockCols int) ([]float32, error) {
-	return f.scales(t, nil, rows, cols, blockRows, blockCols)
-}
-
 // grainOf is the rows and columns of a matrix that share one of the scales of a shape: said by the configuration where
 // that fits, else 128 of both where that does, else, where nothing is said, powers of two that divide the matrix.
 func grainOf(shape, scales []int, said [2]int) (rows, cols int, ok bool) {

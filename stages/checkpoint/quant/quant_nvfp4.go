@@ -59,7 +59,7 @@ func nvfp4(f *finder, t checkpoint.Info) (*matrix, error) {
 		if err := f.nibbles(t, r, c, codes, false); err != nil {
 			return err
 		}
-		s, err := f.blockScales(scale, r, c, 1, nvfp4Group)
+		s, err := f.scales(scale, nil, r, c, 1, nvfp4Group)
 		if err != nil {
 			return err
 		}
