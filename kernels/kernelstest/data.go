@@ -87,9 +87,12 @@ func (g *gen) scaled(n, k int) *tensor.Tensor {
 // positive is a float32 operand in [0.1, 1.1).
 func (g *gen) positive(shape ...int) *tensor.Tensor {
 	t := g.raw(tensor.F32, shape...)
-	for i, v := 0, t.F32(); i < len(v); i++ {
-		v[i] = 0.1 + g.Float32()
+	v := make([]float64, t.Len())
+	for i := range v {
+		v[i] = float64(0.1 + g.Float32())
 	}
+	g.large.next(v)
+	put(t, v)
 	return t
 }
 

@@ -57,6 +57,7 @@ func (l *larger) next(v []float64) {
 // A part that leaves operations or cases out has one operand and one size of each case, by turns.
 func large(t *testing.T, b kernels.Backend, part Part) {
 	whole := part.Has == nil && part.Every == 0 && part.Plant == 0
+	ran, ops := 0, map[kernels.Op]bool{}
 	for i, r := range part.runs(part.Plant) {
 		if !exponential[r.Op] || r.gen.a == tensor.F16 || r.size() > largeMax {
 			continue
@@ -75,9 +76,16 @@ func large(t *testing.T, b kernels.Backend, part Part) {
 					continue
 				}
 				caught(t, func() { r.large(t, b, larger{at: at, by: by}, usual) })
+				ran, ops[r.Op] = ran+1, true
 			}
 		}
 	}
+	for op := range exponential {
+		if whole && !ops[op] {
+			t.Errorf("%s has no case that is small enough", op)
+		}
+	}
+	t.Logf("%d operations, %d operands of cases that were large", len(ops), ran)
 }
 
 // largeMax is how many elements a case may have, for speed.
