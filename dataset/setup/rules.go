@@ -33,6 +33,7 @@ func checkFiles(c *configs.Config, at configs.At) {
 	if tok == nil {
 		return // ids alone are read
 	}
+	c.Notices = append(c.Notices, conf.Notes...)
 	if rows, n := c.Model.Vocab, tok.VocabSize(); rows > 0 && n > rows {
 		report(c.CheckVocab(n), at)
 	}

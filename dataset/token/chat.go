@@ -52,6 +52,9 @@ func NewTemplate(src string, c *Config) (*Template, error) {
 	t := &Template{tmpl: parsed, source: src, special: map[string]string{},
 		developer: strings.Contains(src, "developer")}
 	if c != nil {
+		for _, g := range c.named {
+			t.special[g.key] = g.token.Content
+		}
 		for name, s := range map[string]string{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.PAD,
 			"unk_token": c.UNK} {
 			if s != "" {

@@ -25,6 +25,9 @@ type Config struct {
 	normalized map[string]bool
 	named      []givenToken // special tokens of tokenizer_config.json, in transformers' order
 	class      string       // tokenizer_class
+	prefix     *bool        // add_prefix_space
+	old        *bool        // legacy, of Llama's class
+	Notes      []string     // what of the file is not read
 }
 
 type configFile struct {
@@ -40,6 +43,9 @@ type configFile struct {
 	Added map[string]addedToken `json:"added_tokens_decoder"`
 	Class string                `json:"tokenizer_class"`
 	Split *bool                 `json:"split_special_tokens"`
+
+	Prefix *bool `json:"add_prefix_space"`
+	Legacy *bool `json:"legacy"`
 }
 
 // tokenName is a token given as a string, as {"content": …} or as null.
@@ -139,7 +145,7 @@ func parseConfig(b []byte) (*Config, error) {
 			"template could not write any; set it to false")
 	}
 	c := &Config{BOS: string(f.BOS), EOS: string(f.EOS), PAD: string(f.PAD), UNK: string(f.UNK),
-		AddBOS: f.AddBOS, AddEOS: f.AddEOS, MaxLength: f.MaxLength, added: f.Added, class: f.Class}
+		AddBOS: f.AddBOS, AddEOS: f.AddEOS, MaxLength: f.MaxLength, added: f.Added, class: f.Class, prefix: f.Prefix, old: f.Legacy}
 	var said struct {
 		Added map[string]struct {
 			Content    string

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -306,6 +307,7 @@ func loadFast(dir string, c *Config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
 	}
+	c.begins(f)
 	before := fmt.Sprint(f.AddedTokens)
 	if err := f.more(dir, c); err != nil {
 		return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
@@ -321,6 +323,26 @@ func loadFast(dir string, c *Config) (*Tokenizer, error) {
 	t.fingerprint = hex.EncodeToString(sum[:])
 	t.scratch.New = func() any { return newScratch() }
 	return t, nil
+}
+
+// begins notes where the configuration says otherwise than tokenizer.json, whose word it is here, what a text begins
+// with: transformers makes its own classes anew by the configuration.
+func (c *Config) begins(f *file) {
+	text := append(slices.Clone(f.Normalizer), f.PreTokenizer...)
+	for key, v := range map[string]struct {
+		given *bool
+		yes   string
+		any   string
+	}{
+		"add_prefix_space": {c.prefix, `_space": *true|"(first|always)"|"Prepend"`, `_space"|"prepend_scheme"|"Prepend"`},
+		"legacy":           {c.old, `"always"|"Prepend"`, `"prepend_scheme"|"Prepend"`},
+	} {
+		if v.given != nil && !strings.HasPrefix(c.class, "PreTrained") && regexp.MustCompile(v.any).Match(text) &&
+			*v.given != regexp.MustCompile(v.yes).Match(text) {
+			c.Notes = append(c.Notes, fmt.Sprintf("tokenizer_config.json: %s = %v is not read: tokenizer.json says otherwise what a "+
+				"text begins with, and transformers' %s follows the configuration", key, *v.given, c.class))
+		}
+	}
 }
 
 // more adds what the files beside tokenizer.json have.
