@@ -40,12 +40,11 @@ type configFile struct {
 	ChatTemplate json.RawMessage `json:"chat_template"`
 	MaxLength    float64         `json:"model_max_length"`
 
-	Added map[string]addedToken `json:"added_tokens_decoder"`
-	Class string                `json:"tokenizer_class"`
-	Split *bool                 `json:"split_special_tokens"`
-
-	Prefix *bool `json:"add_prefix_space"`
-	Legacy *bool `json:"legacy"`
+	Added  map[string]addedToken `json:"added_tokens_decoder"`
+	Class  string                `json:"tokenizer_class"`
+	Split  *bool                 `json:"split_special_tokens"`
+	Prefix *bool                 `json:"add_prefix_space"`
+	Legacy *bool                 `json:"legacy"`
 }
 
 // tokenName is a token given as a string, as {"content": …} or as null.

@@ -330,13 +330,10 @@ func loadFast(dir string, c *Config) (*Tokenizer, error) {
 func (c *Config) begins(f *file) {
 	text := append(slices.Clone(f.Normalizer), f.PreTokenizer...)
 	for key, v := range map[string]struct {
-		given *bool
-		yes   string
-		any   string
-	}{
-		"add_prefix_space": {c.prefix, `_space": *true|"(first|always)"|"Prepend"`, `_space"|"prepend_scheme"|"Prepend"`},
-		"legacy":           {c.old, `"always"|"Prepend"`, `"prepend_scheme"|"Prepend"`},
-	} {
+		given    *bool
+		yes, any string
+	}{"add_prefix_space": {c.prefix, `_space": *true|"(first|always)"|"Prepend"`, `_space"|"prepend_scheme"|"Prepend"`},
+		"legacy": {c.old, `"always"|"Prepend"`, `"prepend_scheme"|"Prepend"`}} {
 		if v.given != nil && !strings.HasPrefix(c.class, "PreTrained") && regexp.MustCompile(v.any).Match(text) &&
 			*v.given != regexp.MustCompile(v.yes).Match(text) {
 			c.Notes = append(c.Notes, fmt.Sprintf("tokenizer_config.json: %s = %v is not read: tokenizer.json says otherwise what a "+

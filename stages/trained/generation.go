@@ -44,7 +44,7 @@ func (t *Trained) generation(dir string) error {
 	if err = errors.Join(err, json.Unmarshal(text, &all)); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	var rest []string
+	rest := []string(nil)
 	t.usual = map[string]float64{}
 	for _, key := range source.SortedKeys(all) {
 		value, one := string(all[key]), make([]int32, 1)
