@@ -18,14 +18,20 @@ type quantization struct {
 	Form    string                `json:"checkpoint_format"`
 	Algo    string                `json:"quant_algo"`
 	Groups  map[string]quantGroup `json:"config_groups"`
-	Sparse  struct {
+	Global  struct {
+		Weight struct {
+			Type string `json:"dtype"`
+		} `json:"weight"`
+	} `json:"global_quant_config"` // of Quark, and of layers that differ
+	Layers map[string]any `json:"layer_quant_config"`
+	Sparse struct {
 		Format string `json:"format"`
 	} `json:"sparsity_config"` // of compressed-tensors
 }
 
 // String is the method with what else tells its forms apart.
 func (q quantization) String() string {
-	said := []string{cmp.Or(q.Method, "no quant_method"), q.Algo, q.Format, q.Form, q.Version, q.Sparse.Format}
+	said := []string{cmp.Or(q.Method, "no quant_method"), q.Algo, q.Format, q.Form, q.Version, q.Global.Weight.Type, q.Sparse.Format}
 	if q.Bits > 0 {
 		said = append(said, fmt.Sprintf("%d bits", q.Bits))
 	}
@@ -56,6 +62,7 @@ var readable = map[string]func(q *quantization) bool{
 	},
 	"bitsandbytes": func(*quantization) bool { return true },
 	"modelopt":     func(q *quantization) bool { return q.Algo == "NVFP4" || q.Algo == "FP8" },
+	"quark":        func(q *quantization) bool { return q.Global.Weight.Type == "fp8_e4m3" && len(q.Layers) == 0 },
 	"compressed-tensors": func(q *quantization) bool {
 		for _, g := range q.Groups {
 			if g.Format == "" {
