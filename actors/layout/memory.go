@@ -68,6 +68,7 @@ func (l *Layout) Memory(r int) Memory {
 			inTwo[i] = true
 		}
 	}
+	owned := int64(0) // gradients of a rank's own rows, which are what is left of them when matrices are turned
 	for i := range part.Params {
 		p := &part.Params[i]
 		own := classOf(tensor.F32, rowsOfShape(p.Local, p.Own.From, p.Own.To))
@@ -77,6 +78,7 @@ func (l *Layout) Memory(r int) Memory {
 			m.State += n
 		}
 		full := classOf(tensor.F32, p.Local)
+		owned += own
 		if j.Zero >= 2 && len(p.Zero) > 0 {
 			m.Grads += own
 		} else {
@@ -103,7 +105,7 @@ func (l *Layout) Memory(r int) Memory {
 	// the replay has the gradients' accumulators as they are made
 	m.Activations = max(0, l.rowPeaks(1)[part.Row]-m.Grads)
 	m.Worst = max(0, l.rowPeaks(l.WorstShare())[part.Row]-m.Grads)
-	m.Update = max(m.Update+l.left[part.Row], l.updatePeak(&part)-m.Grads, l.turningPeak(&part))
+	m.Update = max(m.Update+l.left[part.Row], l.updatePeak(&part)-m.Grads, l.turningPeak(&part)+owned-m.Grads)
 	for _, x := range l.Moves(&part) { // a block's tensors are made anew of the rows that come
 		m.Update = max(m.Update, l.movedBytes(&part, x))
 	}
