@@ -28,10 +28,12 @@ def main():
     text = """# Families
 
 Each row is a tiny model with random weights whose logits, loss, gradients and AdamW curve come from transformers 5.23 and 5.24, or for Qwen 1,
-InternLM2, MiMo, Baichuan 2 and LLaVA-OneVision-1.5 from PyTorch modules written from the papers (`bench/golden`). Figures are relative errors of the
+InternLM2, MiMo, Baichuan 2, LLaVA-OneVision-1.5 and the described Reed from PyTorch modules (`bench/golden`). Figures are relative errors of the
 `cpu` backend in float32: of logits and gradients in the L2 norm, the gradient that is farthest off; of losses the step that is farthest off.
-Tests hold them to 1e-4, losses of the forward to 1e-5. Checkpoints go from Hugging Face's layout through a plan of pp=2, tp=2 and back
-to the same bytes, and adapters load in PEFT. [dayzero.md](dayzero.md) has every causal class of transformers. This page is written by `bench/golden/family_table.py`.
+
+Tests hold them to 1e-4, losses of the forward to 1e-5. Checkpoints go from Hugging Face's layout through a plan of pp=2, tp=2 and back to the same
+bytes, and adapters load in PEFT. [dayzero.md](dayzero.md) has every causal class of transformers. This page is written by
+`bench/golden/family_table.py`.
 
 | golden model | logits | loss | worst gradient | worst loss of training |
 |---|---|---|---|---|
@@ -44,7 +46,13 @@ to the same bytes, and adapters load in PEFT. [dayzero.md](dayzero.md) has every
         family, size = name.split("/")
         sizes[family].append(f"{size} ({human(n)}{f', {human(active[name])} a token' if name in active else ''})")
     for family in sorted(sizes):
-        text += f"| {family} | {' · '.join(sizes[family])} |\n"
+        cell, first = "", family
+        for one in sizes[family] + [None]:  # cells of at most 25 words
+            longer = f"{cell} · {one}" if cell else one
+            if one is None or len(longer.split()) > 25:
+                text += f"| {first} | {cell} |\n"
+                longer, first = one, ""
+            cell = longer
     pathlib.Path("docs/families.md").write_text(text)
 
 

@@ -115,6 +115,7 @@ func otherLeaves(v any) []any {
 // silentLeaves say nothing about the arithmetic of training.
 var silentLeaves = source.Set("architectures", "model_type", "dtype", "torch_dtype", "transformers_version", "use_cache",
 	"pad_token_id", "eod_token_id", "sep_token_id", "vision_end_token_id", "initializer_range", "initializer_factor",
+	"embedding_initializer_range",
 	"pretraining_tp", "image_seq_length", "out_features", "out_indices", "stage_names", "reshape_hidden_states",
 	"apply_layernorm", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
 	"summary_use_proj", "reorder_and_upcast_attn")
@@ -164,6 +165,6 @@ var silentOf = map[string]string{
 	"vision_config.hidden_size": "qwen2-vl",
 	"vision_config.out_hidden_size": "qwen2.5-vl qwen2.5-vl-gelu qwen2.5-vl-tied qwen3-vl qwen3-vl-moe qwen3-vl-unsorted " +
 		"qwen3.5-moe-vision qwen3.5-vision",
-	"vision_config.projection_dim":   "llava-clip llava-clip-granite",
+	"vision_config.projection_dim":   "llava-clip llava-clip-granite llava-clip-gpt2",
 	"vision_config.text_hidden_size": "llava-onevision1.5",
 }

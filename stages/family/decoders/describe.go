@@ -135,7 +135,7 @@ func describe(n *yaml.Node, others map[string]*yaml.Node) (d Description, err er
 		}
 		seen[like.Value] = true
 		name := value(n, "model_type")
-		n = laid(base, n)
+		n = laid(without(base, "loong"), n) // its classes mean that family alone
 		if value(base, "like") == nil {
 			n = without(n, "like")
 		} else {

@@ -28,10 +28,7 @@ func describeOwn(text string) (modelType string, err error) {
 	if err != nil {
 		return "", undescribed(err)
 	}
-	if lines["loong"] == 0 { // what it is like is LoongForge's and transformers', it is not
-		d.Loong = nil
-	}
-	if lines["config.class"] == 0 {
+	if lines["config.class"] == 0 { // that of what it is like loads other models
 		d.Config.Class = ""
 	}
 	if lines["paper"] == 0 {
