@@ -109,6 +109,9 @@ func TestPEFTTrained(t *testing.T) {
 			}
 		}
 	}
+	for _, form := range []string{"dora", "rslora", "ranks", "alphas", "modules_to_save", "trainable_tokens"} {
+		require.Positive(t, counts[form], "no drawn section has "+form)
+	}
 	if *long || *writeAdapters != "" {
 		trainsByPEFT(t, dir, golden)
 	}
