@@ -76,10 +76,13 @@ func (l *loader) described(from Origin, key, text string) (modelType string, ok 
 // describedFolder reads the description of a model's folder, if it has one.
 func (l *loader) describedFolder(dir string) {
 	file := filepath.Join(dir, DescriptionFile)
-	text, err := os.ReadFile(file)
-	if err == nil {
-		l.described(Origin{Layer: source.LayerModel, File: file}, "", string(text))
-	} else if !errors.Is(err, os.ErrNotExist) {
-		l.errs = append(l.errs, err)
+	if _, err := os.Lstat(file); err != nil {
+		return // it has none
 	}
+	text, err := source.ReadFile(file)
+	if err != nil {
+		l.errs = append(l.errs, err)
+		return
+	}
+	l.described(Origin{Layer: source.LayerModel, File: file}, "", string(text))
 }

@@ -40,6 +40,12 @@ func (m Model) Number(key string) (float64, bool) {
 	return 0, false
 }
 
+// ModelKey reports whether models have a key, as hidden_size.
+func ModelKey(key string) bool {
+	k := table().byName[overrides+"."+key]
+	return k != nil && k.model
+}
+
 // hf is the scaling as config.json has it, nil for none.
 func (r RopeScaling) hf() any {
 	if r.None() {

@@ -131,6 +131,9 @@ func TestFamilies(t *testing.T) {
 				text, err := os.ReadFile(file)
 				require.NoError(t, err)
 				text = append([]byte(`{"quantization_config": `+string(config)+","), text[1:]...)
+				if conf.Description != "" {
+					require.NoError(t, os.WriteFile(filepath.Join(to, configs.DescriptionFile), []byte(conf.Description), 0o644))
+				}
 				require.NoError(t, os.WriteFile(filepath.Join(to, "config.json"), text, 0o644))
 				after := logits(t, to, few, job.Text[0])
 				off, all := 0.0, 0.0

@@ -1,8 +1,11 @@
 package all
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,4 +104,62 @@ func TestDescribedPage(t *testing.T) {
 			require.True(t, strings.Contains(string(page), key[strings.LastIndexByte(key, '.')+1:]), key)
 		}
 	}
+}
+
+// TestDescribedDrawn: descriptions with lines that are lost, doubled, taken from other families or altered are refused or
+// give a model; none ends the program.
+func TestDescribedDrawn(t *testing.T) {
+	files, err := filepath.Glob("../decoders/described/*.yaml")
+	require.NoError(t, err)
+	var lines []string
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		for _, l := range strings.Split(string(text), "\n") {
+			if !strings.HasPrefix(l, "#") && !strings.HasPrefix(l, "model_type") {
+				lines = append(lines, l)
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	built, refused := 0, 0
+	for i := range 600 {
+		text := strings.Split(reed(t), "\n")
+		if i%2 == 0 { // another family under a name of one's own
+			other, err := os.ReadFile(files[rng.IntN(len(files))])
+			require.NoError(t, err)
+			text = strings.Split(regexp.MustCompile(`(?m)^model_type: .*`).ReplaceAllString(string(other), "model_type: mine"), "\n")
+		}
+		for range rng.IntN(4) {
+			at, line := rng.IntN(len(text)), lines[rng.IntN(len(lines))]
+			switch rng.IntN(4) {
+			case 0:
+				text = slices.Delete(text, at, at+1)
+			case 1:
+				text = slices.Insert(text, at, line)
+			case 2:
+				text[at] = line
+			default:
+				text[at] = strings.NewReplacer("1", "0", "true", "false", ": 4", ": -1", "layer", "bare").Replace(text[at])
+			}
+		}
+		file := filepath.Join(t.TempDir(), "mine.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(strings.Join(text, "\n")), 0o600))
+		c, err := configs.Load(configs.Request{Args: []string{"model.description=" + file, "data.paths=[/nowhere]", "data.seq_len=8",
+			"data.tokenizer=/nowhere", "model.overrides.num_hidden_layers=2", "model.overrides.vocab_size=32"}})
+		if err == nil {
+			var m *family.Model
+			if m, err = family.Build(c.Model, 8); err == nil {
+				built++
+				for _, p := range m.Params(nil) {
+					m.Source(p.Name)
+				}
+				continue
+			}
+		}
+		refused++
+	}
+	t.Logf("%d models, %d refused", built, refused)
+	require.Greater(t, built, 100)
+	require.Greater(t, refused, 100)
 }

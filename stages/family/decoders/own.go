@@ -3,6 +3,7 @@ package decoders
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -88,6 +89,45 @@ func (d Description) fault() (key, why string) {
 	case len(d.Loong) > 0:
 		return "loong", "loong: classes of LoongForge are of its own families"
 	}
+	f := d.Config
+	for at, keys := range map[string][]string{"optional": f.Has, "offered": f.Offered, "fixed": source.SortedKeys(f.Fixed),
+		"usual": source.SortedKeys(f.Usual), "defaults": source.SortedKeys(f.Absent), "most": source.SortedKeys(f.Most),
+		"alias": slices.Sorted(maps.Values(f.Alias))} {
+		for _, k := range keys {
+			if !configs.ModelKey(k) {
+				return "config." + at, fmt.Sprintf("config.%s: %s is no key of model.overrides", at, source.Quoted(k))
+			}
+		}
+	}
+	for _, r := range d.Rules {
+		c := conditions[r.name]
+		if r.n < c.least {
+			return "rules", fmt.Sprintf("rules: %s: %d, want at least %d", r.name, r.n, c.least)
+		}
+		if _, err := strconv.Atoi(d.Config.Absent[c.defaults]); c.defaults != "" && err != nil {
+			return "rules", fmt.Sprintf("rules: %s needs %s among config.defaults, a whole number", r.name, c.defaults)
+		}
+	}
+	if key, why := d.needs(); why != "" {
+		return key, why
+	}
+	l := d.Layers
+	for i, kinds := range [][]string{l.Mixers, l.MLPs} {
+		for _, kind := range kinds {
+			if known := family.Kinds(i == 1); !slices.Contains(known, kind) {
+				key := []string{"layers.mixers", "layers.mlps"}[i]
+				return key, fmt.Sprintf("%s: %s is no kind: %s", key, source.Quoted(kind), source.OneOf(known))
+			}
+		}
+	}
+	if key, why := d.numbers(); why != "" {
+		return key, why
+	}
+	return d.places()
+}
+
+// needs holds what layers are made of to the keys and rules that they read.
+func (d Description) needs() (key, why string) {
 	has := func(keys ...string) string {
 		for _, k := range keys {
 			if !slices.Contains(d.Config.Has, k) && d.Config.Fixed[k] == "" {
@@ -110,23 +150,36 @@ func (d Description) fault() (key, why string) {
 	if slices.Contains(l.Mixers, "sliding_attention") {
 		needs["layers.mixers"] = []string{"sliding_window"}
 	}
+	of := func(kind string) bool { return slices.Contains(l.Mixers, kind) }
+	ruled := func(name string) bool {
+		return slices.ContainsFunc(d.Rules, func(r named) bool { return r.name == name })
+	}
+	switch linear := []string{"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+		"linear_conv_kernel_dim"}; {
+	case of(family.LinearAttention) && !ruled("linear_attention"):
+		return "layers.mixers", "layers.mixers: linear_attention needs the rule linear_attention"
+	case of(family.ConvMixer) && !ruled("short_convolution"):
+		return "layers.mixers", "layers.mixers: conv needs the rule short_convolution"
+	case of("latent_attention") && !l.Attention.Latent || of("indexed_attention") && !l.Attention.Indexer:
+		return "layers.mixers", "layers.mixers: latent attention needs layers.attention.latent, or indexer"
+	case slices.Contains(l.MLPs, "experts") && l.Experts == nil:
+		return "layers.mlps", "layers.mlps: experts needs layers.experts"
+	case l.Attention.Indexer && !ruled("indexed"):
+		return "layers.attention", "layers.attention.indexer needs the rule indexed"
+	case ruled("linear_attention"):
+		needs["rules"] = linear
+	case ruled("short_convolution"):
+		needs["rules"] = linear[4:]
+	}
+	if l.Attention.Indexer {
+		needs["layers.attention"] = family.LatentNames
+	}
 	for _, at := range source.SortedKeys(needs) {
 		if k := has(needs[at]...); k != "" {
 			return at, at + " needs " + k + " among config.optional"
 		}
 	}
-	for i, kinds := range [][]string{l.Mixers, l.MLPs} {
-		for _, kind := range kinds {
-			if known := family.Kinds(i == 1); !slices.Contains(known, kind) {
-				key := []string{"layers.mixers", "layers.mlps"}[i]
-				return key, fmt.Sprintf("%s: %s is no kind: %s", key, source.Quoted(kind), source.OneOf(known))
-			}
-		}
-	}
-	if key, why := d.numbers(); why != "" {
-		return key, why
-	}
-	return d.places()
+	return "", ""
 }
 
 // numbers holds what stands for numbers to keys that there are.

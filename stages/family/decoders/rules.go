@@ -76,6 +76,19 @@ var rules = map[string]rule{
 	"gpt2":     gpt2,
 }
 
+// conditions of rules: the least number beside their names, and keys whose defaults they go by.
+var conditions = map[string]struct {
+	least    int
+	defaults string
+}{
+	"windows_from": {defaults: "num_hidden_layers"}, "windows_every_other": {defaults: "num_hidden_layers"},
+	"windows_in_all": {defaults: "num_hidden_layers"}, "windows_always": {defaults: "num_hidden_layers"},
+	"window_pattern": {1, "num_hidden_layers"}, "window_pattern_or_word": {defaults: "num_hidden_layers"},
+	"no_rope_layers": {1, "num_hidden_layers"}, "linear_every": {1, "num_hidden_layers"},
+	"indexer_types": {defaults: "num_hidden_layers"}, "always_experts": {defaults: "moe_intermediate_size"},
+	"dense_or_sparse": {least: -1}, "indexed": {defaults: "first_k_dense_replace"},
+}
+
 func own(f *family.Family, o hf.Own) { f.HF.Own = append(f.HF.Own, o) }
 
 // layersOf is the number of layers where a file does not say.
@@ -99,6 +112,14 @@ func specs(f *family.Family, more func(c configs.Model, s *family.Spec)) {
 		before(c, s)
 		more(c, s)
 	}
+}
+
+// sourceOf finds a family's tensors, by names of ours where it has no others.
+func sourceOf(f *family.Family) func(c configs.Model) func(name string) family.Source {
+	if f.Source != nil {
+		return f.Source
+	}
+	return (&Names{}).source()
 }
 
 // writeWindow says that there is a window.
@@ -252,7 +273,7 @@ func hideFurther(f *family.Family, _ int) {
 func shortConvolution(f *family.Family, _ int) {
 	f.HF.Prepare = lfm2File
 	specs(f, func(c configs.Model, s *family.Spec) { s.Delta.Taps = family.Linear.Of(c).LinearTaps })
-	inner := f.Source
+	inner := sourceOf(f)
 	f.Source = func(c configs.Model) func(string) family.Source {
 		find := inner(c)
 		return func(name string) family.Source {
@@ -319,7 +340,7 @@ func gpt2(f *family.Family, _ int) {
 			s.AttnScale = 1
 		}
 	})
-	inner := f.Source
+	inner := sourceOf(f)
 	f.Other = func(c configs.Model) func(string) family.Source {
 		find := inner(c)
 		return family.InTransformers(func(name string) family.Source {
