@@ -57,7 +57,7 @@ type Branch struct {
 }
 
 // Layer is one layer of a transformer: branches that are added to the residual stream one after another. With
-// Abreast all read the layer's input, normed as Before of the first says, and their sum is added.
+// Abreast all read the layer's input, normed as Before of the first says or their own, and their sum is added.
 type Layer struct {
 	Hidden   int
 	Norm     Norm
@@ -100,8 +100,12 @@ func (l Layer) abreast(r *Rec, name string, x *grad.Value) *grad.Value {
 		h = l.Norm.Record(r, name+"."+before, h, l.Hidden)
 	}
 	var sum *grad.Value
-	for _, b := range l.Branches {
-		if given := l.branch(r, name, b, h); sum == nil {
+	for i, b := range l.Branches {
+		own := h
+		if i > 0 && b.Before != "" {
+			own = l.Norm.Record(r, name+"."+b.Before, x, l.Hidden)
+		}
+		if given := l.branch(r, name, b, own); sum == nil {
 			sum = given
 		} else {
 			sum = r.T.Add(sum, given)

@@ -30,6 +30,11 @@ func TestLeaves(t *testing.T) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(text, &c))
+		of := filepath.Join(dir, configs.DescriptionFile)
+		require.NoError(t, os.RemoveAll(of))
+		if own, err := os.ReadFile(filepath.Join(filepath.Dir(file), configs.DescriptionFile)); err == nil {
+			require.NoError(t, os.WriteFile(of, own, 0o600))
+		}
 		base, _, err := leafModel(t, dir, c)
 		require.NoError(t, err, file)
 		eachLeaf(c, "", func(path string) {
@@ -123,8 +128,13 @@ var silentLeaves = source.Set("architectures", "model_type", "dtype", "torch_dty
 // silentOf are leaves that other models read, with the models in which they do nothing.
 var silentOf = map[string]string{
 	"attn_logit_softcapping":           "gemma3",
+	"classifier_dropout":               "gpt-neox",
+	"enable_moe_fp32_combine":          "hy-v3", // in float32 there is no difference
+	"is_decoder":                       "gpt-neox",
+	"mtp_layer_types":                  "mellum",
+	"mtp_mlp_layer_types":              "mellum",
 	"block_auto_adjust_ff_dim":         "lfm2",
-	"head_dim":                         "deepseek-v2 deepseek-v2-lite deepseek-v3 deepseek-v3-halves deepseek-v3.2 glm5",
+	"head_dim":                         "deepseek-v2 deepseek-v2-lite deepseek-v3 deepseek-v3-halves deepseek-v3.2 glm5 sarvam-mla youtu",
 	"layer_types":                      "deepseek-v3.2 glm5",
 	"max_window_layers":                "dots1 qwen2 qwen2-moe qwen2-tied qwen2-window qwen3 qwen3-tied",
 	"mlp_only_layers":                  "qwen2-moe qwen3-moe-aux",
@@ -132,11 +142,11 @@ var silentOf = map[string]string{
 	"no_rope_layer_interval":           "smollm3",
 	"original_max_position_embeddings": "phi3 phi4",
 	"output_router_logits": "deepseek-v2 deepseek-v2-lite deepseek-v3 deepseek-v3-halves deepseek-v3.2 dots1 " +
-		"exaone-moe glm4-moe glm4-moe-lite glm5 hunyuan-moe solar-open",
+		"exaone-moe glm4-moe glm4-moe-lite glm5 hunyuan-moe hy-v3 sarvam-mla sarvam-moe solar-open",
 	"projection_hidden_size":    "kimi-k2.5",
 	"projection_layer_norm_eps": "kimi-k2.5",
 	"qk_head_dim": "deepseek-v2 deepseek-v2-lite deepseek-v3 deepseek-v3-halves deepseek-v3.2 " +
-		"glm4-moe-lite glm5",
+		"glm4-moe-lite glm5 sarvam-mla youtu",
 	"rope_parameters.factor":                           "hunyuan-dense",
 	"rope_parameters.original_max_position_embeddings": "phi4-long",
 	"rotary_dim":                         "minimax-m2",
