@@ -39,7 +39,7 @@ func TestDescribedFaults(t *testing.T) {
 		{"mixers: [sliding_attention, s", "mixers: [windowed, s", ":15:", `"windowed" is no kind`},
 		{"sliding_window, layer_types]", "layer_types]", ":15:", "layers.mixers needs sliding_window among config.optional"},
 		{"mlps: [plain]", "experts: {normalize: 1}", ":16:", "layers.experts needs num_experts among config.optional"},
-		{"mlps: [plain]", "experts: {dense: some}", ":16:", "layers.experts.dense: want one of"},
+		{"mlps: [plain]", "experts: {dense: some}", ":16:", "layers.experts.dense: want first, steps or interval"},
 		{"scale: sqrt(hidden_size)", "scale: sqrt(hidden)", ":19:", `"sqrt(hidden)" is no number and no key of numbers`},
 		{"scale: 1/sqrt(hidden_size)", "scale: 1/act", ":20:", `"1/act" is no number`},
 		{"  flat: .sinks", "  further_tokens: behind", ":23:", "want behind_last or beside"},

@@ -141,7 +141,7 @@ func (d Description) needs() (key, why string) {
 	if l.Experts != nil {
 		needs["layers.experts"] = []string{"num_experts", "num_experts_per_tok"}
 		if dense[l.Experts.Dense] == nil {
-			return "layers.experts.dense", "layers.experts.dense: want " + source.OneOf(source.SortedKeys(dense))
+			return "layers.experts.dense", "layers.experts.dense: want first, steps or interval, or leave it out"
 		}
 	}
 	if l.Attention.Latent {
