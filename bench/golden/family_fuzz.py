@@ -135,7 +135,7 @@ def read(root):
                 logits = net(input_ids=golden["ids"].long(), use_cache=False).logits
             error = ((logits - golden["logits"]).norm() / golden["logits"].norm()).item()
         except Exception as e:
-            error = f"{type(e).__name__}: {e}".splitlines()[0]
+            error = " ".join(f"{type(e).__name__}: {e}".split())[:400]
         if error != error or isinstance(error, str) or error > 1e-5:
             wrong.append(f"{path.parent.name}: {error}")
     print(*wrong, f"{len(cases) - len(wrong)} of {len(cases)} configurations that are written compute the same", sep="\n")

@@ -3,6 +3,7 @@ package hf
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -70,9 +71,11 @@ func Encode(m Values, dtype string) []byte {
 	for _, key := range f.Omit {
 		delete(out, key)
 	}
-	for from, to := range f.Alias {
-		out[from] = out[to]
-		delete(out, to)
+	was := maps.Clone(out)
+	for from, to := range f.Alias { // two may be of one, which may be one of them
+		if out[from] = was[to]; f.Alias[to] == "" {
+			delete(out, to)
+		}
 	}
 	for key, value := range f.Only {
 		out[key] = json.RawMessage(value)

@@ -46,14 +46,14 @@ func (t Targets) MarshalJSON() ([]byte, error) {
 }
 
 // AdapterConfig is the part of adapter_config.json that says how a LoRA adapter computes: y = W x + alpha/r
-// · B A x. Paper: arXiv:2106.09685. Keys that it does not list are kept in Rest and written back.
+// · B A x. Paper: arXiv:2106.09685. Rest has all keys, and those that it does not list are written back.
 type AdapterConfig struct {
 	BaseModel string  `json:"base_model_name_or_path"`
 	R         int     `json:"r"`
 	Alpha     float64 `json:"lora_alpha"`
 	Dropout   float64 `json:"lora_dropout"`
-	Targets   Targets `json:"target_modules"`
 	RSLoRA    bool    `json:"use_rslora"` // scales by alpha/√r instead, arXiv:2312.03732
+	Reach
 	// Ranks and Alphas are those of modules, by a regular expression on the name, that differ from R and
 	// Alpha. They are written only: a file that has some is refused.
 	Ranks  map[string]int     `json:"-"`
@@ -64,45 +64,30 @@ type AdapterConfig struct {
 
 // ReadAdapterConfig reads adapter_config.json of a PEFT directory. Variants of LoRA that would compute
 // something else are an error, not ignored.
-func ReadAdapterConfig(dir string) (AdapterConfig, error) {
-	path := filepath.Join(dir, AdapterConfigName)
+func ReadAdapterConfig(dir string) (AdapterConfig, error) { return ReadPEFT(dir, parseAdapterConfig) }
+
+// ReadPEFT reads adapter_config.json of a PEFT directory by a function.
+func ReadPEFT[T any](dir string, parse func(text []byte) (T, error)) (c T, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return AdapterConfig{}, err
+		return c, err
 	}
 	defer root.Close()
 	text, err := ReadSmall(root, AdapterConfigName, ConfigBytesMax)
 	if err != nil {
-		return AdapterConfig{}, err
+		return c, err
 	}
-	c, err := parseAdapterConfig(text)
-	if err != nil {
-		return AdapterConfig{}, &Error{File: path, Fault: Malformed, Why: "adapter configuration", Err: err}
+	if c, err = parse(text); err != nil {
+		err = &Error{File: filepath.Join(dir, AdapterConfigName), Fault: Malformed, Why: "adapter configuration", Err: err}
 	}
-	return c, nil
+	return c, err
 }
 
 // parseAdapterConfig reads the configuration that PEFT writes beside an adapter. Settings that
 // would change the result and are not supported are refused; the others are kept for an export.
-func parseAdapterConfig(text []byte) (AdapterConfig, error) {
-	var c AdapterConfig
-	if err := json.Unmarshal(text, &c); err != nil {
-		return c, err
-	}
-	if err := json.Unmarshal(text, &c.Rest); err != nil {
-		return c, err
-	}
-	if err := CheckAdapter(c.Rest, Served); err != nil {
-		return c, err
-	}
-	if c.R < 1 {
-		return c, fmt.Errorf("r: %d, want at least 1", c.R)
-	}
-	for _, key := range []string{"base_model_name_or_path", "r", "lora_alpha", "lora_dropout",
-		"target_modules", "use_rslora"} {
-		delete(c.Rest, key)
-	}
-	return c, nil
+func parseAdapterConfig(text []byte) (c AdapterConfig, err error) {
+	c.Rest, err = ParseAdapter(text, Served, &c)
+	return c, err
 }
 
 // OpenAdapter opens the tensors of a PEFT directory.

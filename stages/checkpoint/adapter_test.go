@@ -13,7 +13,7 @@ import (
 func TestPipelineAdapter(t *testing.T) {
 	dir := t.TempDir()
 	name := "transformer.blocks.0.attn1.to_q.lora_A.weight"
-	c := AdapterConfig{R: 3, Alpha: 5, Targets: Targets{Names: []string{"blocks.0.attn1.to_q"}}}
+	c := AdapterConfig{R: 3, Alpha: 5, Reach: Reach{Targets: Targets{Names: []string{"blocks.0.attn1.to_q"}}}}
 	w, err := NewPipelineAdapterWriter(dir, "transformer.", c, []Info{{Name: name, DType: "F32",
 		Shape: []int{1, 2}}})
 	require.NoError(t, err)

@@ -2,9 +2,11 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // the table of keys
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -45,11 +47,14 @@ var adapterKeys = func() map[string]adapterKey {
 	return out
 }()
 
-// CheckAdapter refuses a configuration of PEFT's with a key that changes what the adapter computes in a way that a
-// use does not have, or that PEFT 0.21 does not know.
-func CheckAdapter(all map[string]json.RawMessage, use AdapterUse) error {
+// ParseAdapter reads a configuration of PEFT's into a struct, and gives all its keys. It refuses one with a key that
+// changes what the adapter computes in a way that a use does not have, or that PEFT 0.21 does not know.
+func ParseAdapter(text []byte, use AdapterUse, into any) (all map[string]json.RawMessage, err error) {
+	if err := cmp.Or(json.Unmarshal(text, &all), json.Unmarshal(text, into)); err != nil {
+		return nil, err
+	}
 	if kind := string(all["peft_type"]); kind != `"LORA"` {
-		return fmt.Errorf("peft_type %s: only LORA can be %v", kind, use)
+		return nil, fmt.Errorf("peft_type %s: only LORA can be %v", kind, use)
 	}
 	for _, key := range SortedKeys(all) {
 		k, ok := adapterKeys[key]
@@ -58,10 +63,58 @@ func CheckAdapter(all map[string]json.RawMessage, use AdapterUse) error {
 		}
 		var value bytes.Buffer
 		if err := json.Compact(&value, all[key]); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
+			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 		if k.uses[use] == '-' && !slices.Contains(k.off, value.String()) {
-			return fmt.Errorf("%s: %s cannot be %v: %s", key, value.String(), use, k.why)
+			return nil, fmt.Errorf("%s: %s cannot be %v: %s", key, value.String(), use, k.why)
+		}
+	}
+	if r := string(all["r"]); r == "" || r[0] < '1' || r[0] > '9' {
+		return nil, fmt.Errorf("r: %s, want at least 1", cmp.Or(r, "none"))
+	}
+	return all, nil
+}
+
+// Reach is what adapter_config.json says of the modules that have additions.
+type Reach struct {
+	Targets Targets         `json:"target_modules"` // none are PEFT's of the family
+	Exclude Targets         `json:"exclude_modules"`
+	Layers  json.RawMessage `json:"layers_to_transform"` // a number or several
+	Lists   Targets         `json:"layers_pattern"`
+	Tie     bool            `json:"ensure_weight_tying"` // a table's other end has what one end has
+}
+
+// has reports whether a module is named; otherwise is the answer where Go does not have such a regular expression.
+func (t Targets) has(module string, otherwise bool) bool {
+	if t.Names != nil {
+		return slices.ContainsFunc(t.Names, func(end string) bool { return strings.HasSuffix("."+module, "."+end) })
+	}
+	of, err := regexp.Compile("^(?:" + t.Pattern + ")$")
+	return err != nil && otherwise || err == nil && of.MatchString(module)
+}
+
+// Check refuses a file with weights that PEFT's check_target_module_exists passes over.
+func (r Reach) Check(f *File) error {
+	layers := strings.FieldsFunc(string(r.Layers), func(c rune) bool { return c < '0' || c > '9' })
+	list := cmp.Or(strings.Join(r.Lists.Names, "|"), r.Lists.Pattern, "[^.]*")
+	at, err := regexp.Compile(`^(?:.*?\.)?(?:` + list + `)\.(\d+)\..*$`)
+	ends := Targets{Names: []string{"lm_head", "embed_tokens"}}
+	for _, t := range f.Tensors() {
+		module, _, lora := strings.Cut(strings.TrimPrefix(t.Name, AdapterPrefix), ".lora_")
+		names, key := r.Targets.Names, ""
+		switch {
+		case r.Exclude.has(module, false):
+			key = "exclude_modules"
+		case names == nil && (r.Targets.Pattern == "" || r.Targets.Pattern == "all-linear"): // the latter is all that can be
+		case !r.Targets.has(module, true) && !(r.Tie && ends.has(module, false)):
+			key = "target_modules"
+		case names != nil && !slices.Contains(names, module) && len(layers) > 0 && err == nil &&
+			!slices.Contains(layers, at.ReplaceAllString(module, "$1")):
+			key = "layers_to_transform"
+		}
+		if lora && key != "" {
+			return &Error{File: f.Path, Tensor: t.Name, Fault: Extra, Why: fmt.Sprintf(
+				"by %s of %s PEFT passes over it: let the key have its module, or take it out of the file", key, AdapterConfigName)}
 		}
 	}
 	return nil

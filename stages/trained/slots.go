@@ -189,6 +189,9 @@ func (s *Slots) Load(slot int, dir string, state bool) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // it is only read
+	if err := conf.Check(f); err != nil {
+		return err
+	}
 	have := len(f.Tensors())
 	parts := map[string][]float32{}
 	for _, a := range s.adapter {

@@ -150,7 +150,7 @@ func (m *Merging) matched() error {
 	if len(m.changes) == 0 {
 		return &checkpoint.Error{File: m.adapter.Path, Fault: checkpoint.Malformed, Why: "the adapter has no tensors"}
 	}
-	return nil
+	return m.config.Check(m.adapter)
 }
 
 // readAddition reads one; t is its first matrix.

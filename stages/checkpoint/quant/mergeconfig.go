@@ -20,11 +20,11 @@ type mergeConfig struct {
 	Dora   bool    `json:"use_dora"`
 	Turned bool    `json:"fan_in_fan_out"`
 	Base   string  `json:"base_model_name_or_path"`
-	Tie    bool    `json:"ensure_weight_tying"`
 
 	Saved  []string        `json:"modules_to_save"`
 	Tokens json.RawMessage `json:"trainable_token_indices"`
 
+	checkpoint.Reach
 	ranks, alphas []pattern
 }
 
@@ -36,39 +36,15 @@ type pattern struct {
 
 // readMergeConfig reads the configuration of an adapter that is to be added to weights.
 func readMergeConfig(dir string) (*mergeConfig, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	text, err := checkpoint.ReadSmall(root, checkpoint.AdapterConfigName, checkpoint.ConfigBytesMax)
-	if err != nil {
-		return nil, err
-	}
-	c, err := parseMergeConfig(text)
-	if err != nil {
-		return nil, &checkpoint.Error{File: filepath.Join(dir, checkpoint.AdapterConfigName), Fault: checkpoint.Malformed,
-			Why: "adapter configuration", Err: err}
-	}
-	return c, nil
+	return checkpoint.ReadPEFT(dir, parseMergeConfig)
 }
 
 func parseMergeConfig(text []byte) (*mergeConfig, error) {
 	var c mergeConfig
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(text, &c); err != nil {
+	all, err := checkpoint.ParseAdapter(text, checkpoint.Merged, &c)
+	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, err
-	}
-	if err := checkpoint.CheckAdapter(all, checkpoint.Merged); err != nil {
-		return nil, err
-	}
-	if c.R < 1 {
-		return nil, fmt.Errorf("r: %d, want at least 1", c.R)
-	}
-	var err error
 	if c.ranks, err = patterns(all["rank_pattern"]); err == nil {
 		c.alphas, err = patterns(all["alpha_pattern"])
 	}

@@ -21,6 +21,10 @@ func TestWrittenKeys(t *testing.T) {
 		{"qwen2-moe", "qkv_bias", "qkv_bias", true, true},
 		{"cohere2", "head_dim", "head_dim", 32.0, 32.0},
 		{"phi3", "pad_token_id", "pad_token_id", nil, nil},
+		{"stablelm", "use_qkv_bias", "use_qkv_bias", true, true},
+		{"hy-v3", "mlp_bias", "mlp_bias", true, true},
+		{"mellum", "num_mtp_layers", "num_mtp_layers", nil, nil},
+		{"sarvam-moe", "n_routed_experts", "n_routed_experts", 6.0, 6.0},
 	} {
 		var all, written map[string]any
 		text, err := os.ReadFile(filepath.Join("../testdata", c.folder, "config.json"))
