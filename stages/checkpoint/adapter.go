@@ -83,8 +83,7 @@ func ReadPEFT[T any](dir string, parse func(text []byte) (T, error)) (c T, err e
 	return c, err
 }
 
-// parseAdapterConfig reads the configuration that PEFT writes beside an adapter. Settings that
-// would change the result and are not supported are refused; the others are kept for an export.
+// parseAdapterConfig keeps settings that change no result for an export.
 func parseAdapterConfig(text []byte) (c AdapterConfig, err error) {
 	c.Rest, err = ParseAdapter(text, Served, &c)
 	return c, err

@@ -25,10 +25,13 @@ type mergeConfig struct {
 	Tokens json.RawMessage `json:"trainable_token_indices"`
 
 	checkpoint.Reach
-	ranks, alphas []pattern
+	Ranks  patterns `json:"rank_pattern"`
+	Alphas patterns `json:"alpha_pattern"`
 }
 
-// pattern is an entry of rank_pattern or alpha_pattern.
+// patterns are the entries of rank_pattern or alpha_pattern.
+type patterns []pattern
+
 type pattern struct {
 	of    *regexp.Regexp
 	value float64
@@ -41,22 +44,16 @@ func readMergeConfig(dir string) (*mergeConfig, error) {
 
 func parseMergeConfig(text []byte) (*mergeConfig, error) {
 	var c mergeConfig
-	all, err := checkpoint.ParseAdapter(text, checkpoint.Merged, &c)
-	if err != nil {
-		return nil, err
-	}
-	if c.ranks, err = patterns(all["rank_pattern"]); err == nil {
-		c.alphas, err = patterns(all["alpha_pattern"])
-	}
+	_, err := checkpoint.ParseAdapter(text, checkpoint.Merged, &c)
 	return &c, err
 }
 
-// patterns reads a pattern for each key, in the order of the file: PEFT takes the first that matches.
-func patterns(text json.RawMessage) (out []pattern, err error) {
-	if len(text) == 0 || string(text) == "null" {
-		return nil, nil
+// UnmarshalJSON reads a pattern for each key, in the order of the file: PEFT takes the first that matches.
+func (all *patterns) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
 	}
-	err = checkpoint.EachKey(text, func(key string, dec *json.Decoder) error {
+	return checkpoint.EachKey(text, func(key string, dec *json.Decoder) (err error) {
 		p := pattern{}
 		if err := dec.Decode(&p.value); err != nil {
 			return err
@@ -68,10 +65,9 @@ func patterns(text json.RawMessage) (out []pattern, err error) {
 		if p.of, err = regexp.Compile(`^(.*\.)?(` + key + `)$`); err != nil {
 			return fmt.Errorf("pattern %q: %w", key, err)
 		}
-		out = append(out, p)
+		*all = append(*all, p)
 		return nil
 	})
-	return out, err
 }
 
 // patternOf is the value of the first pattern that matches a module, else other.
@@ -86,10 +82,10 @@ func patternOf(all []pattern, module string, other float64) float64 {
 
 // scale is what the product of a module's matrices is multiplied with; rank is theirs.
 func (c *mergeConfig) scale(module string, rank int) (float64, error) {
-	if r := patternOf(c.ranks, module, float64(c.R)); r != float64(rank) {
+	if r := patternOf(c.Ranks, module, float64(c.R)); r != float64(rank) {
 		return 0, fmt.Errorf("rank %g, and the matrices have %d", r, rank)
 	}
-	alpha := patternOf(c.alphas, module, c.Alpha)
+	alpha := patternOf(c.Alphas, module, c.Alpha)
 	if c.Root {
 		return alpha / math.Sqrt(float64(rank)), nil
 	}
