@@ -23,7 +23,7 @@ import (
 // place of all, and with -v each refusal is told.
 func TestVisionFuzz(t *testing.T) {
 	if !*long {
-		t.Skip("each leaf of 17 composed models' config.json is held to transformers with -long")
+		t.Skip("each leaf of composed models' config.json is held to transformers with -long")
 	}
 	python := os.Getenv("LFACTOR_PYTHON")
 	if python == "" {

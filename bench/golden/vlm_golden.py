@@ -174,6 +174,9 @@ CASES = {
     "qwen3.5-vision": lambda: qwen3_5(False),
     "qwen3.5-moe-vision": lambda: qwen3_5(True),
     "llava-clip-gpt2": lambda: llava_gpt2(),
+    # for vision_fuzz.py: tokens of an image see each other in Gemma 3's own composition alone
+    "llava-clip-gemma3": lambda: llava("clip", model_type="gemma3_text", head_dim=16, query_pre_attn_scalar=20, sliding_window=6, hidden_activation="gelu_pytorch_tanh",
+                                       layer_types=["sliding_attention", "full_attention", "sliding_attention"][:TEXT["num_hidden_layers"]]),
 }
 
 
