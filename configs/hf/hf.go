@@ -90,7 +90,10 @@ var families atomic.Pointer[map[string]Family]
 // Families are the decoders by model_type. Nobody may change the map.
 func Families() map[string]Family {
 	source.Filled()
-	return *families.Load()
+	if f := families.Load(); f != nil {
+		return *f
+	}
+	return nil // a program that registers none
 }
 
 // Replace has other decoders from now on: those of before are still seen by who has asked for them.
