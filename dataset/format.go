@@ -319,25 +319,6 @@ func clash(all []Format, named Format, path string, head []byte) error {
 	return nil
 }
 
-// OpenDataPath opens what Megatron-LM's --data-path names: paths, or weights and paths in turn.
-func OpenDataPath(args []string, o Options) ([]Weighted, error) {
-	paths, err := ParseDataPath(args)
-	if err != nil {
-		return nil, err
-	}
-	var out []Weighted
-	var opened []Source
-	for _, p := range paths {
-		s, err := Open(p.Path, o)
-		if err != nil {
-			return nil, errors.Join(err, closeAll(opened))
-		}
-		opened = append(opened, s)
-		out = append(out, Weighted{s, p.Weight})
-	}
-	return out, nil
-}
-
 // headOf returns the first bytes of a file. The result is nil for a folder and for a prefix of several
 // files. A file in a store that cannot be read is an error at once.
 func headOf(path string) ([]byte, error) {

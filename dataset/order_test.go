@@ -113,42 +113,10 @@ func TestBlendExact(t *testing.T) {
 	}
 }
 
-func TestParseDataPath(t *testing.T) {
-	got, err := ParseDataPath([]string{"0.3", "a", "7", "b"})
-	require.NoError(t, err)
-	require.Equal(t, []PathWeight{{"a", 0.3}, {"b", 7}}, got)
-	got, err = ParseDataPath([]string{"a", "b"})
-	require.NoError(t, err)
-	require.Equal(t, []PathWeight{{"a", 0}, {"b", 0}}, got)
-	got, err = ParseDataPath([]string{"30"}) // a path that looks like a number
-	require.NoError(t, err)
-	require.Equal(t, []PathWeight{{"30", 0}}, got)
-	for _, bad := range [][]string{{}, {"1", "a", "b"}, {"1", "a", "x", "b"}, {"-1", "a"}, {"NaN", "a"},
-		{"Inf", "a"}} {
-		_, err = ParseDataPath(bad)
-		require.ErrorContains(t, err, "data path", "%q", bad)
-	}
-}
-
-func TestParseSplit(t *testing.T) {
-	got, err := ParseSplit("969,30,1")
-	require.NoError(t, err)
-	require.InDeltaSlice(t, []float64{0, 0.969, 0.969, 0.999, 0.999, 1}, []float64{got[0][0], got[0][1],
-		got[1][0], got[1][1], got[2][0], got[2][1]}, 1e-12)
-	got, err = ParseSplit("1")
-	require.NoError(t, err)
-	require.Equal(t, [3][2]float64{{0, 1}, {1, 1}, {1, 1}}, got)
-	for _, bad := range []string{"", "a", "0,0", "1,2,3,4", "-1,2", "1,,2"} {
-		_, err = ParseSplit(bad)
-		require.ErrorContains(t, err, "split", "%q", bad)
-	}
-}
-
 // Parts of a source share no document and cover it; Sampled ones are even samples of it.
 func TestParts(t *testing.T) {
 	src := textSource("s", 1000)
-	split, err := ParseSplit("90,9,1")
-	require.NoError(t, err)
+	split := [3][2]float64{{0, 0.9}, {0.9, 0.99}, {0.99, 1}}
 	for name, cut := range map[string]func(from, to float64) Source{
 		"Range":   func(from, to float64) Source { return Range(src, from, to) },
 		"Sampled": func(from, to float64) Source { return Sampled(src, 5, from, to) },

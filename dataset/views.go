@@ -83,8 +83,8 @@ type part struct {
 	label   string
 }
 
-// Range returns the documents of a source whose place lies in [from, to) of the whole, fractions as
-// ParseSplit gives them: Megatron-LM's split. The view shares the source; close the source, not the view.
+// Range returns the documents of a source whose place lies in [from, to) of the whole, fractions of it as Megatron-LM's
+// split. The view shares the source; close the source, not the view.
 func Range(s Source, from, to float64) Source {
 	n := float64(s.Len())
 	return Slice(s, int64(math.RoundToEven(from*n)), int64(math.RoundToEven(to*n)))

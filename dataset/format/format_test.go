@@ -221,30 +221,6 @@ func TestTextDirectory(t *testing.T) {
 	require.Equal(t, []string{"2\n\nz"}, texts(filepath.Join(dir, "*.go"), dataset.Options{Format: "text"}))
 }
 
-// A data path's patterns stand for their files, and its weights for shares.
-func TestOpenDataPath(t *testing.T) {
-	dir := t.TempDir()
-	for i, name := range []string{"b.jsonl", "a.jsonl", "c.txt"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name),
-			[]byte(fmt.Sprintf("{\"text\":\"%d\"}\n", i)), 0o600))
-	}
-	got, err := dataset.OpenDataPath([]string{"0.25", filepath.Join(dir, "*.jsonl"), "3",
-		"testdata/ids_int8"}, dataset.Options{})
-	require.NoError(t, err)
-	require.Equal(t, []float64{0.25, 3}, []float64{got[0].Weight, got[1].Weight})
-	docs := formattest.ReadAll(t, got[0].Source)
-	require.Equal(t, []dataset.Document{{Text: "1"}, {Text: "0"}}, docs)
-	for _, g := range got {
-		require.NoError(t, g.Source.Close())
-	}
-	for want, args := range map[string][]string{"data path": {},
-		"no file matches": {filepath.Join(dir, "*.zip")}, "no such file": {filepath.Join(dir, "c.txt"),
-			filepath.Join(dir, "no.txt")}} {
-		_, err := dataset.OpenDataPath(args, dataset.Options{})
-		require.ErrorContains(t, err, want)
-	}
-}
-
 // Indexes are found again, and built anew when the file has changed or they are damaged.
 func TestIndexFile(t *testing.T) {
 	dir, path := t.TempDir(), filepath.Join(t.TempDir(), "a.jsonl")

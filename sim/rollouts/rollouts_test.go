@@ -67,9 +67,9 @@ func TestBias(t *testing.T) {
 		Slows: 0.05, Slow: 5}
 	r, err := Run(w)
 	require.NoError(t, err)
-	require.LessOrEqual(t, KS(r.Trained, r.Drawn), 0.01)
-	d := Discarding(w)
-	require.Greater(t, KS(d.Trained, d.Drawn), 0.2)
+	require.LessOrEqual(t, ks(r.Trained, r.Drawn), 0.01)
+	d := discarding(w)
+	require.Greater(t, ks(d.Trained, d.Drawn), 0.2)
 	require.LessOrEqual(t, d.Age, int64(2))
 }
 
@@ -96,7 +96,7 @@ func TestAhead(t *testing.T) {
 
 // TestKS: equal samples have the distance 0, and disjoint ones 1.
 func TestKS(t *testing.T) {
-	require.Zero(t, KS([]float64{1, 2, 2}, []float64{2, 1, 2}))
-	require.Equal(t, 1.0, KS([]float64{1, 2}, []float64{3}))
-	require.InDelta(t, 0.5, KS([]float64{1, 2}, []float64{2, 2}), 1e-12)
+	require.Zero(t, ks([]float64{1, 2, 2}, []float64{2, 1, 2}))
+	require.Equal(t, 1.0, ks([]float64{1, 2}, []float64{3}))
+	require.InDelta(t, 0.5, ks([]float64{1, 2}, []float64{2, 2}), 1e-12)
 }

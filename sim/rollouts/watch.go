@@ -2,8 +2,6 @@ package rollouts
 
 import (
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/lfactor/lfactor/actors/rounds"
 )
@@ -81,20 +79,4 @@ func (c *watch) trained(round int64) error {
 	}
 	delete(c.begun, round)
 	return nil
-}
-
-// KS is the Kolmogorov-Smirnov distance of two samples: the greatest difference of their shares below a number.
-func KS(a, b []float64) (most float64) {
-	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
-	for i, j := 0, 0; i < len(a) && j < len(b); {
-		x := min(a[i], b[j])
-		for i < len(a) && a[i] == x {
-			i++
-		}
-		for j < len(b) && b[j] == x {
-			j++
-		}
-		most = max(most, math.Abs(float64(i)/float64(len(a))-float64(j)/float64(len(b))))
-	}
-	return most
 }

@@ -2,11 +2,9 @@
 //
 // # What it is
 //
-// [Schedule] finds a pipeline program under given costs and memory: it tries every registered schedule and
-// a family of greedy policies, and keeps the best. A [Space] is all plans of a model on a machine (pp × dp
-// × tp × ep × etp, sequence parallelism, recompute, ZeRO, schedule); [Space.Enumerate] lists those that
-// can run, [Space.Estimate] prices one from the costs of the model's blocks and says whether it fits,
-// [Space.Recut] cuts its stages by time, [Rank] orders them.
+// A [Space] is all plans of a model on a machine (pp × dp × tp × ep × etp, sequence parallelism, recompute, ZeRO,
+// schedule); [Space.Enumerate] lists those that can run, [Space.Estimate] prices one from the costs of the model's
+// blocks and says whether it fits, [Space.Recut] cuts its stages by time, [Rank] orders them.
 //
 // # How it is used
 //
@@ -17,9 +15,8 @@
 //
 //   - A candidate that needs more memory than a device has says so (Candidate.Why), and is ranked behind all
 //     that fit.
-//   - The search's best is never worse than the best registered schedule.
 //
 // # Where to begin
 //
-// plans.go for the space, stages.go and weights.go for what a plan costs, policy.go for the greedy programs.
+// plans.go for the space, stages.go and weights.go for what a plan costs.
 package search

@@ -10,7 +10,6 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
@@ -19,9 +18,6 @@ import (
 // sim/planner; this finds that one of them has changed. -rewrite writes testdata/tables anew.
 func TestTables(t *testing.T) {
 	datadriven.RunTest(t, "testdata/tables", func(t *testing.T, d *datadriven.TestData) string {
-		if d.Cmd == "schedules" {
-			return schedulesOf(t)
-		}
 		s := spaceOf(t, d)
 		all, err := s.Enumerate()
 		if err != nil {
@@ -65,23 +61,6 @@ func TestTables(t *testing.T) {
 		fmt.Fprintf(&out, "%d plans, %d fit; all figures %016x\n", len(all), fits, sum.Sum64())
 		return out.String()
 	})
-}
-
-// schedulesOf lists what the search for a pipeline program finds on the committed grid.
-func schedulesOf(t *testing.T) string {
-	var out strings.Builder
-	for i, c := range cases()[:24] {
-		got, err := Schedule(c, schedule.Longest)
-		require.NoError(t, err)
-		fmt.Fprintf(&out, "%d ranks, %d microbatches, memory %g: %s %.6g, program %.12s\n", c.Ranks, c.Micro,
-			c.Memory, got.Name, got.Time, got.Program.Hash())
-		if i%8 == 0 {
-			whole, err := Schedule(c, schedule.Makespan)
-			require.NoError(t, err)
-			fmt.Fprintf(&out, "  by makespan %s %.6g\n", whole.Name, whole.Time)
-		}
-	}
-	return out.String()
 }
 
 // spaceOf is the space of a line of the script: layers of equal blocks between an embedding and a head that

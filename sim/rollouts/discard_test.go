@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Discarding simulates, on a world's samplers and lengths and without faults, what peers do that bound age by
+// discarding simulates, on a world's samplers and lengths and without faults, what peers do that bound age by
 // dropping: Staleness+1 rounds of groups are under way at all times, the trainer takes those that end first,
 // and one that is older than Staleness publications when it would be taken is dropped, and another prompt
 // drawn in its place. Slow groups, which are long ones, are then missing from what is trained on.
-func Discarding(w World) Result {
+func discarding(w World) Result {
 	s := &world{World: w}
 	type flight struct {
 		index, version int64
@@ -64,4 +64,20 @@ func Discarding(w World) Result {
 	}
 	out.Time, out.Step = now, now/math.Max(1, float64(w.Rounds))
 	return out
+}
+
+// ks is the Kolmogorov-Smirnov distance of two samples: the greatest difference of their shares below a number.
+func ks(a, b []float64) (most float64) {
+	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		x := min(a[i], b[j])
+		for i < len(a) && a[i] == x {
+			i++
+		}
+		for j < len(b) && b[j] == x {
+			j++
+		}
+		most = max(most, math.Abs(float64(i)/float64(len(a))-float64(j)/float64(len(b))))
+	}
+	return most
 }
