@@ -22,8 +22,10 @@ type Undescribed struct {
 
 func (u *Undescribed) Error() string { return u.Why }
 
-// describer enters the family that a description says, and returns its model_type.
-var describer func(text string) (modelType string, err error)
+// describer enters the family that a description says, and returns its model_type. A program without families has none.
+var describer = func(string) (modelType string, err error) {
+	return "", &Undescribed{Why: "this program has no families of decoders, which a description goes on with"}
+}
 
 // RegisterDescriber has a function called with the text of a description, before keys of its family are read. It
 // returns *Undescribed for a text that describes none.

@@ -33,11 +33,13 @@ func Encode(m Values, dtype string) []byte {
 	}
 	out := map[string]any{"hidden_act": m["hidden_act"], "torch_dtype": dtype, "use_cache": true,
 		"bos_token_id": nil, "eos_token_id": nil, "pad_token_id": nil}
-	for _, key := range []string{"model_type", "architectures", "hidden_size", "num_hidden_layers",
-		"num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
-		"max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "tie_word_embeddings",
-		"attention_bias", "initializer_range"} {
+	for _, key := range []string{"model_type", "architectures", "hidden_size", "num_hidden_layers", "num_attention_heads",
+		"num_key_value_heads", "head_dim", "intermediate_size", "vocab_size", "max_position_embeddings", "rms_norm_eps",
+		"rope_theta", "rope_scaling", "tie_word_embeddings", "attention_bias", "initializer_range"} {
 		out[key] = m[key]
+	}
+	if classes, ok := m["architectures"].([]string); ok && len(classes) == 0 {
+		delete(out, "architectures")
 	}
 	if bos := m.Int("bos_token_id"); bos >= 0 {
 		out["bos_token_id"] = bos
@@ -45,11 +47,9 @@ func Encode(m Values, dtype string) []byte {
 	if m.Int("max_position_embeddings") == 0 { // as in a file that says it is null
 		out["max_position_embeddings"] = nil
 	}
-	switch eos := m["eos_token_id"].([]int); len(eos) {
-	case 0:
-	case 1:
+	if eos := m["eos_token_id"].([]int); len(eos) == 1 {
 		out["eos_token_id"] = eos[0]
-	default:
+	} else if len(eos) > 1 {
 		out["eos_token_id"] = eos
 	}
 	for _, key := range f.Has {

@@ -64,6 +64,25 @@ func TestDescribedFaults(t *testing.T) {
 	require.ErrorContains(t, err, `run.yaml:2: model.description: line 2 of the text: "x" is no key`)
 }
 
+// TestDescribedFirst: of several faults the same is told first each time, and a model without a class exports none.
+func TestDescribedFirst(t *testing.T) {
+	text := strings.NewReplacer("\n  fixed:", "\n  most: {mist: 1}\n  usual: {usul: 1}\n  alias: {a: alius}\n  fixed:").Replace(reed(t))
+	file := filepath.Join(t.TempDir(), "mine.yaml")
+	load := func(text string) (*configs.Config, error) {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return configs.Load(configs.Request{Args: []string{"model.description=" + file, "data.paths=[/nowhere]",
+			"data.tokenizer=/nowhere"}})
+	}
+	for range 20 {
+		_, err := load(text)
+		require.ErrorContains(t, err, `config.alias: "alius" is no key of model.overrides`)
+	}
+	text = strings.NewReplacer("model_type: reed", "model_type: unclassed", "  class: ReedForCausalLM\n", "").Replace(reed(t))
+	c, err := load(text)
+	require.NoError(t, err)
+	require.NotContains(t, string(c.Model.HFConfig("float32")), "architectures")
+}
+
 // TestDescribedRecord: a record of a run has the description's text, which gives the same model where the file is not,
 // and a changed description is another architecture.
 func TestDescribedRecord(t *testing.T) {

@@ -90,10 +90,11 @@ func (d Description) fault() (key, why string) {
 		return "loong", "loong: classes of LoongForge are of its own families"
 	}
 	f := d.Config
-	for at, keys := range map[string][]string{"optional": f.Has, "offered": f.Offered, "fixed": source.SortedKeys(f.Fixed),
+	lists := map[string][]string{"optional": f.Has, "offered": f.Offered, "fixed": source.SortedKeys(f.Fixed),
 		"usual": source.SortedKeys(f.Usual), "defaults": source.SortedKeys(f.Absent), "most": source.SortedKeys(f.Most),
-		"alias": slices.Sorted(maps.Values(f.Alias))} {
-		for _, k := range keys {
+		"alias": slices.Sorted(maps.Values(f.Alias))}
+	for _, at := range source.SortedKeys(lists) {
+		for _, k := range lists[at] {
 			if !configs.ModelKey(k) {
 				return "config." + at, fmt.Sprintf("config.%s: %s is no key of model.overrides", at, source.Quoted(k))
 			}
@@ -208,7 +209,8 @@ func (d Description) numbers() (key, why string) {
 
 // places holds words that say where tensors lie to those that there are.
 func (d Description) places() (key, why string) {
-	for at, n := range map[string]*Names{"names": d.Names, "other_names": d.Other} {
+	for i, n := range []*Names{d.Names, d.Other} {
+		at := []string{"names", "other_names"}[i]
 		if n == nil {
 			continue
 		}
