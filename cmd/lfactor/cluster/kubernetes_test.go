@@ -17,6 +17,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // pod starts the command of a manifest's container as the kubelet would, on a host, with more environment.
@@ -75,8 +76,8 @@ func TestClusterKubernetes(t *testing.T) {
 	require.Equal(t, `{"done":true}`, string(left), "tokens are taken away")
 }
 
-// TestClusterKubernetesEnds: a job that is deleted ends all pods at once by SIGTERM, as the kubelet does: the last step is
-// saved, and none is lost.
+// TestClusterKubernetesEnds: a job that is deleted ends all pods at once by SIGTERM, as the kubelet does. The run hears of it
+// twice, from its owner and since a host leaves: the last step is saved, and none is lost.
 func TestClusterKubernetesEnds(t *testing.T) {
 	dir := tinyRun(t)
 	r := rig.New(t, 2, dir)
@@ -90,11 +91,14 @@ func TestClusterKubernetesEnds(t *testing.T) {
 	require.Eventually(t, func() bool { return clitest.Steps(t, dir) > 20 }, 2*time.Minute, time.Millisecond,
 		"the run does not start")
 	for _, p := range leftovers(t, binary) {
-		if pid, err := strconv.Atoi(strings.Split(p, "/")[2]); err == nil && strings.Contains(p, " "+binary+" cluster join") {
+		pid, err := strconv.Atoi(strings.Split(p, "/")[2])
+		require.NoError(t, err)
+		if strings.Contains(p, binary+" cluster join") && !strings.Contains(p, "nsenter") { // which stands for the kubelet
 			require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
 		}
 	}
-	_, _ = first.Wait(), second.Wait() // with codes of ends on request
+	_, _ = first.Wait(), second.Wait() // the second as it may
+	require.Equal(t, exit.Interrupted, first.ProcessState.ExitCode(), "a job that is not done is not said to be: %s", &said)
 	steps := clitest.Steps(t, dir)
 	latest, err := os.ReadFile(filepath.Join(dir, "ckpt", "latest"))
 	require.NoError(t, err, said.String())

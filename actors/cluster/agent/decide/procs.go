@@ -18,6 +18,7 @@ type proc struct {
 	widths *control.Message
 	beats  bool   // it has said that it lives
 	hung   string // why it was killed for its silence, "" if it was not
+	asked  bool   // to save and to end
 }
 
 // A process says something at each control.Beats, and its agent watches it by that: also the one that leads
@@ -75,7 +76,10 @@ func (a *Agent) end(p *proc, m control.Message) {
 	case m.Gen != 0 && m.Gen != p.Gen: // it is said of another that had its number
 	case m.Kind == control.Kill:
 		a.say(Kill{p.life})
+	case m.Kind == control.Signal && p.asked: // a second signal would end it before it has saved
+		a.note("job %s process %d: was asked to end already", p.Job, p.Proc.Proc)
 	case m.Kind == control.Signal:
+		p.asked = true
 		a.say(Signal{p.life, m.Code})
 	default:
 		a.say(Finish{p.life})

@@ -35,6 +35,7 @@ type Job struct {
 	Last     time.Time    `json:"last,omitzero"`     // of the newest restart
 	Leaders  int          `json:"leaders,omitempty"` // that have ended, of the processes that run now
 	Stop     bool         `json:"stop,omitempty"`    // a user wants its end
+	Int      bool         `json:"int,omitempty"`     // as by Ctrl-C
 	Move     bool         `json:"move,omitempty"`    // it ends to start again on other hosts
 	Kept     bool         `json:"kept,omitempty"`    // it has, and its last step is durable
 	// Widths are with how many replicas the job can run, the most first, and Width is the one that it does;

@@ -32,6 +32,7 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 		p.Addr = m.Addr
 		h.save(j)
 		h.tellAll(j)
+		h.askEnd(j, a)
 	case control.Ready:
 		p.Ready = true
 		h.tellLeader(j, control.Message{Kind: control.Ready, Peer: m.Proc, Gen: p.Gen})
@@ -155,6 +156,8 @@ func (h *Head) procEnded(j *Job, n int, text string, code int) {
 		h.requeue(j, "", fmt.Sprintf("job %s, whose leading process %s: ", j.ID, text))
 	case code == 0 && j.Move && !j.Stop:
 		h.again(j)
+	case code == 0 && j.Move && j.Int: // it heard of the move first
+		h.end(j, exit.Interrupted, keptEnd)
 	case code >= 0:
 		h.end(j, code, text)
 	case j.Stop:
@@ -172,7 +175,7 @@ func (h *Head) procEnded(j *Job, n int, text string, code int) {
 	default:
 		h.killAll(j)
 		j.restarted(h.now)
-		j.Leaders = 0
+		j.Leaders, j.Move = 0, false // all of it goes where it may be
 		h.event(Event{Kind: "restart", Job: j.ID, Host: p.Host,
 			Text: fmt.Sprintf("job %s starts again (%d): its leading process on %s %s", j.ID, j.Restarts,
 				p.Host, text)})
@@ -197,13 +200,27 @@ func (h *Head) clear(a *agent) {
 		if j.State != Running || !h.has(a, j) {
 			continue
 		}
-		j.Move = true
-		h.save(j)
-		lead := &j.Procs[0]
-		h.to(lead.Host, control.Message{Kind: control.Signal, Job: j.ID, Gen: lead.Gen,
-			Code: sigTerm})
+		h.move(j)
 	}
 	h.dismiss()
+}
+
+// move asks a job to make its step durable and to end, to start again where it then may be.
+func (h *Head) move(j *Job) {
+	j.Move = true
+	h.save(j)
+	h.askEnd(j, h.agents[j.Procs[0].Host])
+}
+
+// askEnd asks the process that leads a job to save and to end, if it is on this host and somebody wants that. It is asked again
+// wherever the request may have been lost: its agent passes on the first.
+func (h *Head) askEnd(j *Job, a *agent) bool {
+	lead, sig := &j.Procs[0], sigTerm
+	if j.Int {
+		sig = sigInt
+	}
+	return a != nil && lead.Host == a.Name && lead.alive() && (j.Stop || j.Move) &&
+		h.order(a, control.Message{Kind: control.Signal, Job: j.ID, Gen: lead.Gen, Code: sig})
 }
 
 // has says whether a job has a process on a host.
@@ -270,6 +287,7 @@ func (h *Head) match(a *agent, have []control.Proc) {
 			for n := range j.Procs[1:] {
 				h.tellState(j, n+1)
 			}
+			h.askEnd(j, a)
 		}
 	}
 }

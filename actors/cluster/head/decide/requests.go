@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // Signals that a process may be sent: the numbers are the same on all systems that agents run on.
@@ -39,29 +40,27 @@ func (in Stop) apply(h *Head) {
 		return
 	}
 	h.touch(keyJobs + j.ID)
-	sig := sigTerm
-	if in.Int {
-		sig = sigInt
-	}
 	switch {
 	case j.State == Ended:
-	case j.State == Queued && j.Kept: // its host was to leave, and it heard of that first
-		h.end(j, 130, "was stopped, its last step being durable")
+	case j.State == Queued && j.Kept:
+		h.end(j, exit.Interrupted, keptEnd)
 	case j.State == Queued:
 		h.end(j, 130, "was stopped before it began")
 	case in.Now:
 		h.end(j, 130, "was killed by its user")
 	default:
+		j.Int = in.Int && (!j.Stop || j.Int) // what it hears first counts
 		j.Stop = true
 		h.save(j)
-		lead := &j.Procs[0]
-		if !h.to(lead.Host, control.Message{Kind: control.Signal, Job: j.ID, Proc: 0,
-			Gen: lead.Gen, Code: sig}) {
+		if !h.askEnd(j, h.agents[j.Procs[0].Host]) {
 			h.end(j, 1, "was stopped while the host that led it was away")
 		}
 	}
 	h.say(Answer{Ask: in.Ask, Job: j.copy()})
 }
+
+// keptEnd is how a job has ended whose host was to leave, and which heard of that first.
+const keptEnd = "was stopped, its last step being durable"
 
 // find is the job of this name: a number, "last" for the newest, or "running" for the newest that runs.
 func (h *Head) find(id string) (*Job, error) {

@@ -230,10 +230,6 @@ func (h *Head) widen() {
 		h.event(Event{Kind: "replan", Job: j.ID, Text: fmt.Sprintf("job %s makes its step durable and goes "+
 			"on with %s instead of %d: there is room for them", j.ID, replicas(j.Widths[k].Replicas),
 			j.replicas())})
-		j.Move = true
-		h.save(j)
-		lead := &j.Procs[0]
-		h.to(lead.Host, control.Message{Kind: control.Signal, Job: j.ID, Gen: lead.Gen,
-			Code: sigTerm})
+		h.move(j)
 	}
 }
