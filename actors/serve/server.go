@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,8 @@ type Options struct {
 	Drain     time.Duration    // for requests under way behind the end; 0 takes Drain
 	Body      int64            // bytes of a request; 0 takes 8 MiB, and 64 for a model that sees
 	Train     *TrainOptions    // adapters that clients train; nil for none
+	Pairs     string           // file behind which pairs of answers are written that people keep on the page; "" keeps none
+	Beside    *url.URL         // another server, whose answers the page shows beside the model's; nil for none
 }
 
 // Server is a served model: an http.Handler.
@@ -93,6 +96,7 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	s.mux.HandleFunc("GET /v1/models/{name...}", s.guarded(s.model))
 	s.trainable()
 	s.beside()
+	s.pages()
 	s.mux.HandleFunc("GET /health", s.health)
 	s.mux.HandleFunc("GET /metrics", s.guarded(s.metrics))
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

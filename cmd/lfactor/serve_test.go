@@ -50,4 +50,10 @@ func TestServe(t *testing.T) {
 	code, _, errs = streams(t, t.TempDir(), "", "serve", model, "--ahead", "3")
 	require.Equal(t, 2, code)
 	require.Contains(t, errs, "--draft")
+	for flag, want := range map[string]string{"--beside=ftp://x": "--beside is the address", "--beside=http://x/v1": "--beside is the address",
+		"--pairs=/nowhere/pairs.jsonl": "--pairs: /nowhere/pairs.jsonl: no such file"} {
+		code, _, errs = streams(t, t.TempDir(), "", "serve", model, "--port", "0", flag)
+		require.Equal(t, 2, code, flag)
+		require.Contains(t, errs, want)
+	}
 }

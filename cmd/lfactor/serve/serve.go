@@ -3,9 +3,11 @@ package serve
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -36,7 +38,7 @@ func Command() *cobra.Command {
 		Short: "Answer clients with a trained model: texts in the form of OpenAI's API, robots in openpi's",
 		Long: "MODEL is a checkpoint directory of a run, or a Hugging Face directory. Clients of OpenAI's API ask " +
 			"http://HOST:PORT/v1 for completions and chats. If MODEL is a policy, openpi's clients ask " +
-			"ws://HOST:PORT for actions (docs/policies.md). /metrics is for Prometheus. " + tokenVariable +
+			"ws://HOST:PORT for actions (docs/policies.md). /metrics is for Prometheus, and / is a page to talk to the model. " + tokenVariable +
 			" in the environment is a token that clients are to show as their API key.",
 		Args: cobra.ExactArgs(1)}
 	f := c.Flags()
@@ -51,6 +53,7 @@ func Command() *cobra.Command {
 	bindTrain(c, &teach)
 	var robots policy.Options
 	bindPolicy(c, &robots)
+	beside := bindPage(c, &o)
 	cert := f.String("tls-cert", "", "PEM file of the server's certificate, for TLS")
 	key := f.String("tls-key", "", "PEM file of the certificate's key")
 	cli.OnProcessor(c)
@@ -72,7 +75,7 @@ func Command() *cobra.Command {
 		if o.Engine.Ahead < 1 || *draft == "" && f.Changed("ahead") {
 			return exit.Usagef("serve: --ahead is above 0, and is read with --draft")
 		}
-		if err := teach.options(c, &o, *draft); err != nil {
+		if err := errors.Join(teach.options(c, &o, *draft), readPage(&o, *beside)); err != nil {
 			return err
 		}
 		if o.Name = *name; o.Name == "" {
@@ -111,6 +114,32 @@ func bindEngine(c *cobra.Command, o *serve.Options) *string {
 	f.DurationVar(&o.Drain, "drain", serve.Drain, "behind SIGTERM: time that answers under way have to end, while nobody new is heard")
 	return f.String("draft", "", "smaller model with the same tokens, as MODEL is named, or mtp for MODEL's own "+
 		"layer for further tokens: it proposes tokens, and MODEL computes them at once; answers are the same")
+}
+
+// bindPage declares the flags of the page for people, and gives the other server's address.
+func bindPage(c *cobra.Command, o *serve.Options) *string {
+	c.Flags().StringVar(&o.Pairs, "pairs", "", "file of JSON lines behind which pairs of answers are written that people keep on "+
+		"the page: data of preferences")
+	return c.Flags().String("beside", "", "address of another server of this API, http://HOST:PORT, whose answers the page shows "+
+		"beside the model's; it is shown the client's token")
+}
+
+// readPage checks what the page is to use, before the model is read.
+func readPage(o *serve.Options, beside string) (err error) {
+	if beside != "" {
+		if o.Beside, err = url.Parse(beside); err != nil || o.Beside.Host == "" ||
+			o.Beside.Scheme != "http" && o.Beside.Scheme != "https" || o.Beside.Path != "" && o.Beside.Path != "/" {
+			return exit.Usagef("serve: --beside is the address of a server, as http://127.0.0.1:8001")
+		}
+	}
+	if o.Pairs == "" {
+		return nil
+	}
+	f, err := os.OpenFile(o.Pairs, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return exit.Usagef("serve: --pairs: %v", err)
+	}
+	return f.Close()
 }
 
 // serving is what is said of a server that has begun.
