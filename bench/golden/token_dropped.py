@@ -15,6 +15,7 @@ CHATS = [
     [("user", "why"), ("assistant", "because it was warm")],
     [("system", "be   brief"), ("user", "a cat\n\n sat on the mat ?"), ("assistant", "it  was\tsoft,  and warm."), ("user", "why?"), ("assistant", "the cat")],
     [("user", "unknown words here"), ("assistant", "zebra was quagga , warmest zebras")],
+    [("user", "Größe"), ("assistant", "gpt\ncafé was Größe\ncat"), ("user", "你好"), ("assistant", "你好 cat…s"), ("user", "why"), ("assistant", "é")],
 ]
 
 

@@ -59,7 +59,7 @@ func shapeOf(keys map[string]bool) string {
 		return "sharegpt"
 	case keys["instruction"] && keys["output"]:
 		return "alpaca"
-	case keys["prompt"] && !keys["text"], keys["question"] && keys["answer"]:
+	case keys["prompt"] && !keys["text"], (keys["question"] || keys["problem"]) && keys["answer"]:
 		return "prompts"
 	}
 	return ""

@@ -14,7 +14,7 @@ type filled struct{ Records }
 
 // filledColumns are those that hold messages or tools.
 var filledColumns = []string{"messages", "conversations", "prompt", "completion", "chosen", "rejected", "tools",
-	"input", "preferred_output", "non_preferred_output"}
+	"functions", "input", "preferred_output", "non_preferred_output"}
 
 // Record implements records.
 func (f filled) Record(i int64) ([]byte, dataset.Place, error) {

@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/big"
 	"os"
 	"os/exec"
@@ -119,5 +120,14 @@ func TestDecimalText(t *testing.T) {
 	for want, x := range map[string]struct{ n, scale int64 }{"0.00": {0, 2}, "-0.05": {-5, 2}, "12.3": {123, 1},
 		"-12300": {-123, -2}, "7": {7, 0}} {
 		require.Equal(t, want, decimalText(big.NewInt(x.n), int(x.scale)))
+	}
+}
+
+// Numbers with a fraction are written with one, as Python writes what it reads of such columns.
+func TestFractions(t *testing.T) {
+	for want, x := range map[string]float64{"3.0": 3, "-0.5": -0.5, "1e+22": 1e22, "1e-07": 1e-7, `"NaN"`: math.NaN()} {
+		w := &rowWriter{}
+		w.number(x, 64)
+		require.Equal(t, want, w.out.String())
 	}
 }

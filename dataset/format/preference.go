@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -149,9 +150,11 @@ func (p *Pair) chats(c chatRecord) (err error) {
 	return p.checkChats()
 }
 
-// same tells whether two turns say the same.
+// same tells whether two turns say the same, in whatever order tables have keys.
 func same(a, b dataset.Message) bool {
-	return a.Role == b.Role && a.Content == b.Content && string(a.Raw) == string(b.Raw)
+	var x, y any
+	_, _ = json.Unmarshal(a.Raw, &x), json.Unmarshal(b.Raw, &y) // which are objects, or none
+	return a.Role == b.Role && a.Content == b.Content && reflect.DeepEqual(x, y)
 }
 
 // speaks tells whether the assistant says something.

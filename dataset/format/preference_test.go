@@ -1,6 +1,7 @@
 package format
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,6 +43,10 @@ func TestParsePair(t *testing.T) {
 			{{Role: "assistant", Content: "a"}},
 			{{Role: "assistant", Content: "b"}}}, [][]dataset.Message{p.Prompt, p.Better, p.Worse}, text)
 	}
+	call := `, {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": %s}}]}, {"role": "tool", "content": "1"}`
+	p, err := parse(`{"chosen": ` + turns(fmt.Sprintf(call, `{"x": 1, "y": 2}`)+a) + `, "rejected": ` + turns(fmt.Sprintf(call, `{"y": 2, "x": 1}`)+b) + `}`)
+	require.NoError(t, err)
+	require.Len(t, p.Prompt, 3, "the turns of both are one prompt, whatever the order of keys in each one's column")
 	for text, why := range map[string]string{
 		`{"prompt": "q", "chosen": "a", "rejected": "a"}`:                "two answers are equal",
 		`{"prompt": "q", "chosen": "a", "rejected": null}`:               `no "rejected"`,

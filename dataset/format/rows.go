@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -254,7 +255,8 @@ func (w *rowWriter) bytes(b []byte) {
 	w.out.WriteByte('"')
 }
 
-// number writes a number; what JSON has no number for is a text, as in the JSON form of protocol buffers.
+// number writes a number with a fraction, as Python does: 3.0 is not 3 where a template writes it. What JSON has no
+// number for is a text, as in the JSON form of protocol buffers.
 func (w *rowWriter) number(x float64, bits int) {
 	switch {
 	case math.IsNaN(x):
@@ -264,7 +266,10 @@ func (w *rowWriter) number(x float64, bits int) {
 	case math.IsInf(x, -1):
 		w.out.WriteString(`"-Infinity"`)
 	default:
-		w.out.WriteString(strconv.FormatFloat(x, 'g', -1, bits))
+		s := strconv.FormatFloat(x, 'g', -1, bits)
+		if w.out.WriteString(s); !strings.ContainsAny(s, ".e") {
+			w.out.WriteString(".0")
+		}
 	}
 }
 

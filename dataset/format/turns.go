@@ -132,10 +132,9 @@ func (c chatRecord) turn(at, roleKey, contentKey string, whole json.RawMessage,
 		return m, c.bad("%s %v", at, err)
 	}
 	roleKey, contentKey = c.key(roleKey), c.key(contentKey)
-	if c.members[contentKey] == nil || isNull(c.members[contentKey]) {
-		if !c.saysElse(roleKey, contentKey) {
-			return m, c.bad("%s (%s) says nothing: its %s is null", at, m.Role, contentKey)
-		}
+	silent := c.members[contentKey] == nil || isNull(c.members[contentKey])
+	if silent && !c.saysElse(roleKey, contentKey) {
+		return m, c.bad("%s (%s) says nothing: its %s is null", at, m.Role, contentKey)
 	}
 	more := 0
 	for k := range c.members {
@@ -143,7 +142,7 @@ func (c chatRecord) turn(at, roleKey, contentKey string, whole json.RawMessage,
 			more++
 		}
 	}
-	if m.Content, err = c.text(contentKey); err != nil || more > 2 || isNull(c.members[contentKey]) {
+	if m.Content, err = c.text(contentKey); err != nil || more > 2 || silent {
 		m.Raw = c.raw(m, roleKey, contentKey, whole)
 	}
 	return m, nil

@@ -58,6 +58,8 @@ func TestForeignTurns(t *testing.T) {
 			[]dataset.Message{q, raw("assistant",
 				`{"role":"assistant","content":"","tool_calls":[{"id":"call00001",`+
 					`"type":"function","function":{"name":"f","arguments":{"z": 1, "a": 2}}}]}`), answer, a}},
+		{`{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f"}}]}]}`,
+			[]dataset.Message{raw("assistant", `{"role":"assistant","tool_calls":[{"function":{"name":"f"}}]}`)}},
 		{`{"messages":[{"role":"tool_call","content":"{\"name\":\"f\"}"},{"role":"tool_call","content":` +
 			`"<x>"}]}`, nil},
 		{`{"messages":[{"role":"tool_call","content":"{\"name\":\"f\"}"},{"role":"tool_call","content":` +
@@ -102,7 +104,7 @@ func TestOffers(t *testing.T) {
 // Records of prompts are known by their keys, and data.kind can name them.
 func TestPromptForms(t *testing.T) {
 	for _, line := range []string{
-		`{"prompt":"q"}`, `{"prompt":"q","tests":["x"]}`, `{"question":"q","answer":"a"}`,
+		`{"prompt":"q"}`, `{"prompt":"q","tests":["x"]}`, `{"question":"q","answer":"a"}`, `{"problem":"q","answer":"a"}`,
 		`{"prompt":[{"role":"user","content":"q"}],"reward_model":{"ground_truth":"a"}}`,
 		`{"prompt":"[{\"role\":\"user\",\"content\":\"q\"}]"}`,
 	} {
@@ -139,12 +141,13 @@ func (letterEncoder) Encode(text string, _ bool) (out []int32) {
 func TestFilled(t *testing.T) {
 	r := filled{oneRecord(
 		`{"messages":[{"role":"user","content":"q","tool_calls":null},{"role":"assistant",` +
-			`"tool_calls":[{"function":{"name":"f","arguments":{"x":1.0,"y":null}}}]}],"answer":null}`)}
+			`"tool_calls":[{"function":{"name":"f","arguments":{"x":1.0,"y":null}}}]}],` +
+			`"functions":[{"name":"f","parameters":{"x":null}}],"answer":null}`)}
 	b, _, err := r.Record(0)
 	require.NoError(t, err)
 	require.Equal(t,
 		`{"messages":[{"role":"user","content":"q"},{"role":"assistant","tool_calls":[{"function":`+
-			`{"name":"f","arguments":{"x":1.0}}}]}],"answer":null}`, string(b))
+			`{"name":"f","arguments":{"x":1.0}}}]}],"functions":[{"name":"f","parameters":{}}],"answer":null}`, string(b))
 }
 
 // oneRecord is a record by itself.

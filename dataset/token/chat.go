@@ -131,6 +131,7 @@ type rendering struct {
 	muted []bool // of them, which are not learnt
 	// of them, which give arguments of calls as text, in the form in which templates read an object
 	callTexts []bool
+	asks      bool // the text ends in the prompt for an answer
 }
 
 // prepare sets the variables of a conversation, finds the form of its messages in which the template writes
@@ -171,7 +172,7 @@ func (t *Template) prepare(messages []Message, tools any, extra map[string]any,
 
 // try renders the messages in a form, which they keep.
 func (r *rendering) try(messages []Message, f form, prompt bool) (out jinja.Output, err error) {
-	r.list, r.callTexts = make([]any, len(messages)), make([]bool, len(messages))
+	r.list, r.callTexts, r.asks = make([]any, len(messages)), make([]bool, len(messages)), prompt
 	for i, m := range messages {
 		r.callTexts[i] = !f.callText && callText.Match(m.Raw)
 		v, err := messageValue(m, i, f)

@@ -25,7 +25,7 @@ func TestMasksOfDropped(t *testing.T) {
 	b, err := os.ReadFile("testdata/dropped.json")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(b, &g))
-	require.Len(t, g.Cases, 24)
+	require.Len(t, g.Cases, 32)
 	tmpl, err := NewTemplate(g.Template, nil)
 	require.NoError(t, err)
 	for _, c := range g.Cases {

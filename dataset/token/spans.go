@@ -3,6 +3,7 @@ package token
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // encodeSpans returns the ids of text and which of them overlap one of the byte ranges.
@@ -102,7 +103,7 @@ func (c *spanCoder) stretch(q part) {
 		at, size := c.t.find(text, rest)
 		c.pos, rest = c.pos+at, rest[at:]
 		c.s.out = c.t.model.appendIDs(c.s, c.s.out[:0], text)
-		c.place(c.s.out, size)
+		c.place(c.s.out, rest, size)
 		rest = rest[size:]
 	}
 	cut(0, q.text, q.first)
@@ -143,40 +144,47 @@ func (t *Tokenizer) metaspace() *metaspace {
 	return nil
 }
 
-// place emits the ids of a piece of size bytes. Tokens may hold more than the piece: what is over was put in front (a
-// prefix space). Where they hold less, because text was unknown or dropped, the last one goes on to the end.
-func (c *spanCoder) place(ids []int32, size int) {
-	over, end := -size, c.pos+size
-	for _, id := range ids {
-		over += c.t.sizeOf(id)
-	}
+// place emits the ids of a piece of size bytes, which begins rest. A space that the first token has and the piece has
+// not was put in front. A token whose text is not in the piece stands for what is unknown, up to the next one's text;
+// what is dropped before a token belongs to none.
+func (c *spanCoder) place(ids []int32, rest string, size int) {
+	rest, end, unknown := rest[:size], c.pos+size, false
 	for k, id := range ids {
-		n := c.t.sizeOf(id)
-		cut := min(max(over, 0), n)
-		over -= cut
-		if n = min(n-cut, end-c.pos); k == len(ids)-1 {
-			n = end - c.pos
+		text := c.t.surface(id)
+		if short := strings.TrimPrefix(text, " "); k == 0 && !strings.HasPrefix(rest, text) && strings.HasPrefix(rest, short) {
+			text = short
 		}
+		at, n := strings.Index(rest, text), len(text)
+		if at >= 0 && unknown {
+			c.ends[len(c.ends)-1] += at
+		}
+		if unknown = at < 0; unknown {
+			_, n = utf8.DecodeRuneInString(rest)
+			at = 0
+		}
+		c.pos += at
 		c.emit(id, n)
+		rest = rest[at+n:]
 	}
-	c.pos = end
+	if c.pos = end; unknown {
+		c.ends[len(c.ends)-1] = end
+	}
 }
 
-// sizeOf is how many bytes of normalized text a token stands for. A mark that Metaspace wrote stands for a
-// space; one that was in the text itself counts as one too, which may shift a boundary by a token.
-func (t *Tokenizer) sizeOf(id int32) int {
+// surface is the normalized text that a token stands for. A mark of Metaspace is a space.
+func (t *Tokenizer) surface(id int32) string {
 	tok := t.tokens[id]
 	if t.byteLevel {
-		return len(rawBytes(tok))
+		return string(rawBytes(tok))
 	}
-	if _, ok := fallbackByte(tok); ok && t.byteFallback {
-		return 1
+	if b, ok := fallbackByte(tok); ok && t.byteFallback {
+		return string([]byte{b})
 	}
 	if m := t.metaspace(); m != nil {
-		return len(tok) - strings.Count(tok, m.mark)*(len(m.mark)-1)
+		return strings.ReplaceAll(tok, m.mark, " ")
 	}
 	if m, ok := t.model.(*wordPiece); ok {
 		tok = strings.TrimPrefix(tok, m.prefix)
 	}
-	return len(tok)
+	return tok
 }

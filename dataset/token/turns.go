@@ -3,6 +3,7 @@ package token
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -152,7 +153,7 @@ func (r *rendering) altered(messages []any, i int) (string, error) {
 	var first error
 	for _, calls := range []bool{true, false} {
 		list := append(messages[:i:i], alter(messages[i], calls))
-		out, err := r.render(append(list, messages[i+1:]...), false)
+		out, err := r.render(append(list, messages[i+1:]...), r.asks)
 		if err == nil {
 			return out.Text, nil
 		}
@@ -305,19 +306,41 @@ func (r *rendering) complete(text string) error {
 			return fmt.Errorf("%w: it writes the %s of message %d as Python prints a list or object",
 				errVanished, part, i)
 		}
-		if contains(text, m) {
-			continue
+		least := 2 // calls, of which one is lost beside others
+		if !contains(text, m) {
+			least = 1
+			other, err := r.altered(r.list, i)
+			if _, calls := m.Get("tool_calls"); !calls && err == nil && other == text {
+				return fmt.Errorf("%w: message %d (%s) leaves no trace; use a template that knows this role and form",
+					errVanished, i, r.role(i))
+			}
 		}
-		if other, err := r.altered(r.list, i); err == nil && other == text {
-			return fmt.Errorf("%w: message %d (%s) leaves no trace; use a template that knows this role and form",
-				errVanished, i, r.role(i))
-		}
-		if name := lostCall(text, m); name != "" {
-			return fmt.Errorf("%w: the call of %q in message %d is missing; use a template that writes calls",
-				errVanished, name, i)
+		if name := r.lostCalls(text, i, least); name != "" {
+			return fmt.Errorf("%w: the call of %q in message %d is missing; use a template that writes calls, or give "+
+				"each a message of its own", errVanished, name, i)
 		}
 	}
 	return nil
+}
+
+// lostCalls is the name of a function whose name changes nothing of the text where message i calls it, "" for none
+// and where it has fewer calls than least.
+func (r *rendering) lostCalls(text string, i, least int) (name string) {
+	calls, ok := get[*jinja.List](r.list[i].(*jinja.Map), "tool_calls")
+	for k := 0; ok && len(calls.Elems()) >= least && k < len(calls.Elems()); k++ {
+		list, m, at, called := slices.Clone(r.list), withoutKeys(r.list[i].(*jinja.Map)), 0, ""
+		eachCall(m, func(f *jinja.Map) {
+			if at++; at == k+1 {
+				called, _ = get[string](f, "name")
+				f.Set("name", turnMark)
+			}
+		})
+		list[i] = m
+		if out, err := r.render(list, r.asks); err == nil && out.Text == text {
+			name = called
+		}
+	}
+	return name
 }
 
 // commonPrefix is the number of bytes in which the beginnings of a and b agree.

@@ -140,7 +140,13 @@ func TestFormsTried(t *testing.T) {
 		{"objects", "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name }}{{ " +
 			"c.function.arguments | tojson }}{% endfor %}{% endfor %}",
 			call, `f{"x": 1}`, ""},
-		{"calls are lost", "{% for m in messages %}{{ m.content }}{% endfor %}", call, "", "leaves no trace"},
+		{"calls are lost", "{% for m in messages %}{{ m.content }}{% endfor %}", call, "", `the call of "f" in message 0 is missing`},
+		{"a call beside another is lost", "{% for m in messages %}{{ m.tool_calls[0].function.name }}{{ m.tool_calls[0].function.arguments | tojson }}" +
+			"{% endfor %}", Message{Role: "assistant", Raw: json.RawMessage(`{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{}}},` +
+			`{"function":{"name":"f","arguments":{"x":1}}}]}`)}, "", `the call of "f" in message 0 is missing`},
+		{"thoughts beside a call without arguments may go", "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}" +
+			"{% endfor %}{% endfor %}", Message{Role: "assistant", Raw: json.RawMessage(`{"role":"assistant","content":"<think>t</think>","tool_calls":[` +
+			`{"function":{"name":"f","arguments":{"x":1}}},{"function":{"name":"g","arguments":{}}}]}`)}, `f{"x": 1}g{}`, ""},
 		{"parts alone are read", "{% for m in messages %}{% for c in m.content %}{{ c.text }}{% endfor " +
 			"%}{% endfor %}",
 			Message{Role: "user", Content: "q1"}, "q1", ""},
@@ -149,7 +155,7 @@ func TestFormsTried(t *testing.T) {
 		{"lists are printed", "{% for m in messages %}{{ m.content }}{% endfor %}",
 			Message{Role: "user", Raw: json.RawMessage(`{"role":"user","content":[{"type":"text","text":"q1"}]}`)}, "q1", ""},
 		{"an unknown role", "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}" +
-			"{% endfor %}",
+			"{% endfor %}{% if add_generation_prompt %}A: {% endif %}",
 			Message{Role: "system", Content: "s"}, "", "message 0 (system) leaves no trace"},
 	} {
 		tmpl, err := NewTemplate(c.template, nil)
@@ -157,6 +163,8 @@ func TestFormsTried(t *testing.T) {
 		text, err := tmpl.Render([]Message{c.m}, nil, false, nil)
 		if c.err != "" {
 			require.ErrorContains(t, err, c.err, c.why)
+			_, err = tmpl.Render([]Message{c.m}, nil, true, nil)
+			require.ErrorContains(t, err, c.err, "%s, where an answer is asked for", c.why)
 			continue
 		}
 		require.NoError(t, err, c.why)

@@ -1,6 +1,7 @@
 package recordings
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -35,7 +36,7 @@ func episodeOf(i int) dataset.Document {
 		Tasks: []string{fmt.Sprintf("pick up %d", i)}, Videos: map[string]LeRobotVideo{}}
 	for _, f := range framesOf(i, 2+i%5, 100*i) {
 		b, _ := json.Marshal(f)
-		e.Frames = append(e.Frames, b)
+		e.Frames = append(e.Frames, bytes.ReplaceAll(b, []byte(`"timestamp":0,`), []byte(`"timestamp":0.0,`)))
 	}
 	b, _ := json.Marshal(e)
 	return dataset.Document{Key: fmt.Sprintf("episode_%06d", i),
