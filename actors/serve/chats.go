@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -61,7 +62,12 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 		}
 		own := *t.style
 		own.tools = t.calls.Tools
-		f.style, a.shown = &own, own.shown(s.tok)
+		f.style = &own
+		a.shown = shown(s.tok, own.marks)
+	}
+	if s.thinks != nil {
+		a.shown = shown(s.tok, append(slices.Collect(maps.Values(a.shown)), s.thinks.marks...))
+		f.mute = !or(b.Thoughts, true)
 	}
 	if prompt, err = s.truncate(prompt, a); err != nil {
 		return err
@@ -232,6 +238,8 @@ type chatForm struct {
 	tellText bool            // answers have it
 	style    *style          // of calls of tools, nil where answers are texts
 	callers  map[int]*caller // of answers that are streamed
+	partings map[int]*parting
+	mute     bool // thoughts are not told
 }
 
 func (*chatForm) object() (whole, part string) { return "chat.completion", "chat.completion.chunk" }
@@ -252,14 +260,36 @@ func (f *chatForm) head(v map[string]any) {
 	}
 }
 
+// parted are the thoughts of a part of an answer, and what it says.
+func (f *chatForm) parted(i int, text string, last bool) (thoughts, said string) {
+	if f.s.thinks == nil {
+		return "", text
+	}
+	if f.partings == nil {
+		f.partings = map[int]*parting{}
+	}
+	if f.partings[i] == nil {
+		f.partings[i] = &parting{of: f.s.thinks, in: f.s.thinks.at(f.text)}
+	}
+	if thoughts, said = f.partings[i].push(text, last); f.mute {
+		thoughts = ""
+	}
+	return thoughts, said
+}
+
 func (f *chatForm) choice(i int, c *choice) map[string]any {
 	x := map[string]any{"logprobs": f.probs(c)}
-	m := map[string]any{"role": f.role, "content": f.echo + c.text, "refusal": nil}
-	x["message"] = m
+	thoughts, said := f.parted(i, c.text, true)
+	m := map[string]any{"role": f.role, "content": f.echo + said, "refusal": nil}
+	if x["message"] = m; thoughts != "" {
+		if m["reasoning"] = thoughts; f.echo+said == "" {
+			m["content"] = nil
+		}
+	}
 	if f.style == nil {
 		return x
 	}
-	if text, calls := f.style.parse(c.text); len(calls) > 0 {
+	if text, calls := f.style.parse(said); len(calls) > 0 {
 		if m["content"] = text; text == "" {
 			m["content"] = nil
 		}
@@ -274,7 +304,10 @@ func (f *chatForm) choice(i int, c *choice) map[string]any {
 func (f *chatForm) delta(i int, c *choice, first bool, finish any) map[string]any {
 	d := map[string]any{}
 	x := map[string]any{"delta": d, "logprobs": f.probs(c)}
-	text := c.text
+	thoughts, text := f.parted(i, c.text, finish != nil)
+	if thoughts != "" {
+		d["reasoning"] = thoughts
+	}
 	if f.style != nil {
 		if first {
 			if f.callers == nil {
@@ -283,7 +316,7 @@ func (f *chatForm) delta(i int, c *choice, first bool, finish any) map[string]an
 			f.callers[i] = &caller{style: f.style}
 		}
 		k := f.callers[i]
-		if text = k.push(c.text); finish != nil {
+		if text = k.push(text); finish != nil {
 			rest, calls := k.end()
 			text += rest
 			if len(calls) > 0 {

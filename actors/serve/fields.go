@@ -24,7 +24,6 @@ var noted = map[string]string{
 	"mm_payload":             "images are not sent back",
 	"return_mm_kwargs":       "images are not sent back",
 	"length_penalty":         "is of beams, which are refused",
-	"include_reasoning":      "what the model thinks is in its text",
 	"padding":                "texts are computed without any",
 	"spaces_between_special_tokens": "the tokenizer's decoder says where spaces are, as fast tokenizers do for " +
 		"vLLM",

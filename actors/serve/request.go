@@ -76,6 +76,7 @@ type chatBody struct {
 	Documents   []map[string]string        `json:"documents"`
 	Effort      *string                    `json:"reasoning_effort"`
 	PromptText  *bool                      `json:"return_prompt_text"`
+	Thoughts    *bool                      `json:"include_reasoning"`
 }
 
 // read decodes a request; what nobody knows is refused, since it would have no effect.

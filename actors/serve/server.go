@@ -32,6 +32,7 @@ type Options struct {
 	Body      int64            // bytes of a request; 0 takes 8 MiB, and 64 for a model that sees
 	Train     *TrainOptions    // adapters that clients train; nil for none
 	Pairs     string           // file behind which pairs of answers are written that people keep on the page; "" keeps none
+	Reasoning string           // how thoughts are told from what is said: "" leaves them in texts, "auto", or one of Thinkings
 	Beside    *url.URL         // another server, whose answers the page shows beside the model's; nil for none
 }
 
@@ -45,7 +46,8 @@ type Server struct {
 	lens     *trained.Lens // nil for a model that does not see
 	looks    *looks
 	rooms    *rooms
-	noChat   error // why there is no template
+	noChat   error     // why there is no template
+	thinks   *thinking // nil where thoughts stay in texts
 	loop     *loop
 	close    func()
 	mux      *http.ServeMux
@@ -82,7 +84,9 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 		return nil, err
 	}
 	s.context, s.looks, s.rooms = e.Context(), newLooks(o.Queue), newRooms(o.Body)
-	s.template, s.noChat = m.Template()
+	if s.template, s.noChat = m.Template(); s.noChat == nil {
+		s.thinks = thinkingOf(o.Reasoning, s.template.ToolSource())
+	}
 	if m.Model.Vision != nil {
 		if s.lens, err = m.Lens(o.Processor); err != nil {
 			s.close()
@@ -138,6 +142,9 @@ func (s *Server) Stats() sample.Stats {
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return Listen(ctx, l, Own(s.o.Token, s), s.o.Drain)
 }
+
+// Thinks reports whether thoughts are told from what is said.
+func (s *Server) Thinks() bool { return s.thinks != nil }
 
 // fault is an error as clients see it.
 type fault struct {

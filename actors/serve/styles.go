@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -28,7 +29,9 @@ func inObject(from, between, to, key string) grammar.Calls {
 	return grammar.Calls{From: from, Name: `{"name": `, Arguments: `, "` + key + `": `, End: "}", Between: between, To: to}
 }
 
-// The marks of Mistral's and of DeepSeek's models.
+// The marks of Granite's, Mistral's and DeepSeek's models.
+const graniteMark = "<|tool_call|>"
+
 var (
 	mistralMarks  = []string{"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}
 	deepseekMarks = []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>",
@@ -48,6 +51,9 @@ var styles = []style{
 	{name: "Qwen3-Coder", told: []string{"<function="}, tags: coderTags},
 	{name: "MiniMax M2", told: []string{"<minimax:tool_call>"}, tags: minimaxTags},
 	{name: "Kimi K2", told: []string{kimiMarks[3]}, tags: kimiTags, marks: kimiMarks},
+	{name: "gpt-oss", told: harmonyMarks[:3], tags: harmonyTags, marks: harmonyMarks},
+	{name: "Granite 3", told: []string{graniteMark}, marks: []string{graniteMark},
+		calls: inObject(graniteMark+"[", ", ", "]", "arguments"), key: "arguments"},
 	{name: "Hermes, Qwen, SmolLM3", told: []string{"<tool_call>"},
 		calls: inObject("<tool_call>\n", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>", "arguments"),
 		key:   "arguments"},
@@ -85,7 +91,7 @@ func (s *style) mark() string {
 	if s.tags != nil {
 		return s.tags.mark
 	}
-	if s.calls.Bare { // one special token, whatever follows
+	if len(s.marks) > 0 { // one special token, whatever follows
 		return s.marks[0]
 	}
 	first, _, _ := strings.Cut(s.calls.From, " ")
@@ -107,7 +113,7 @@ func consume(text, affix string) (rest string, ok bool) {
 
 // pieces cuts a part of an affix behind marks, between which models may write white space.
 func pieces(part string) []string {
-	for _, m := range append(deepseekMarks, mistralMarks...) {
+	for _, m := range append(slices.Concat(deepseekMarks, mistralMarks), graniteMark) {
 		if rest, ok := strings.CutPrefix(part, m); ok && rest != "" {
 			return append([]string{m}, pieces(rest)...)
 		}
@@ -194,9 +200,9 @@ func value(text string, v any) (rest string, ok bool) {
 }
 
 // shown are the tokens of marks, which are special and have a text all the same.
-func (s *style) shown(tok *token.Tokenizer) map[int32]string {
+func shown(tok *token.Tokenizer, marks []string) map[int32]string {
 	out := map[int32]string{}
-	for _, m := range s.marks {
+	for _, m := range marks {
 		if id, ok := tok.TokenID(m); ok {
 			out[id] = m
 		}
@@ -214,7 +220,7 @@ func (s *Server) marked(of *style) *grammar.Vocabulary {
 	defer g.mu.Unlock()
 	if g.marked == nil { // a model has one style
 		first, other := s.tok.Pieces()
-		for id, m := range of.shown(s.tok) { // in no order: each by itself
+		for id, m := range shown(s.tok, of.marks) { // in no order: each by itself
 			first[id], other[id] = []byte(m), []byte(m)
 		}
 		g.marked = grammar.NewVocabulary(first, other)

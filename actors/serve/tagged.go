@@ -39,6 +39,8 @@ var (
 		argument: regexp.MustCompile(`(?s)<\s*parameter\s+name\s*=\s*["']?([^"'>]*)["']?\s*>(.*?)<\s*/\s*parameter\s*>`)}
 	kimiTags = &tags{mark: kimiMarks[0], around: kimiMarks[1], call: regexp.MustCompile(`(?s)<\|tool_call_begin\|>\s*(?:[^\s:<]*\.)?` +
 		`([^\s.:<]+):\d+\s*<\|tool_call_argument_begin\|>\s*(.*?)\s*<\|tool_call_end\|>`)}
+	harmonyTags = &tags{mark: harmonyCall, call: regexp.MustCompile(`(?s)to=functions\.([^\s<]+)\s*(?:<\|channel\|>commentary)?\s*` +
+		`(?:<\|constrain\|>)?(?:json|code)?\s*<\|message\|>\s*(\{.*?\})\s*(?:<\|call\|>|$)`)}
 )
 
 // parse cuts an answer into its text and its calls, of tools that say of which types arguments are.

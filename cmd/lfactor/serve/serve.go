@@ -10,7 +10,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,6 +74,9 @@ func Command() *cobra.Command {
 			return exit.Usagef("serve: other machines reach %s: set %s to a token that clients show as their API key",
 				*host, tokenVariable)
 		}
+		if known := append(serve.Thinkings(), "", "auto"); !slices.Contains(known, o.Reasoning) {
+			return exit.Usagef("serve: --reasoning-parser is auto or one of %s", strings.Join(serve.Thinkings(), ", "))
+		}
 		if o.Engine.Ahead < 1 || *draft == "" && f.Changed("ahead") {
 			return exit.Usagef("serve: --ahead is above 0, and is read with --draft")
 		}
@@ -111,6 +116,8 @@ func bindEngine(c *cobra.Command, o *serve.Options) *string {
 	f.IntVar(&o.Queue, "queue", 256, "answers that may wait; more are refused, with status 429 or a text")
 	f.DurationVar(&o.Deadline, "deadline", 10*time.Minute,
 		"time of a request, waiting included; of a policy 10s by default")
+	f.StringVar(&o.Reasoning, "reasoning-parser", "", "how thoughts are told from what is said, under reasoning of a message: auto by the "+
+		"chat template, or a name of vLLM's; by default they stay in texts, but gpt-oss's")
 	f.DurationVar(&o.Drain, "drain", serve.Drain, "behind SIGTERM: time that answers under way have to end, while nobody new is heard")
 	return f.String("draft", "", "smaller model with the same tokens, as MODEL is named, or mtp for MODEL's own "+
 		"layer for further tokens: it proposes tokens, and MODEL computes them at once; answers are the same")
@@ -182,6 +189,9 @@ func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serv
 	s, err := serve.New(m, o)
 	if err != nil {
 		return err
+	}
+	if o.Reasoning == "auto" && !s.Thinks() {
+		fmt.Fprintln(c.ErrOrStderr(), "note: the chat template tells of no reasoning: --reasoning-parser auto has no effect")
 	}
 	machine.TightHeap() // what reading weights takes has gone
 	defer s.Close()
