@@ -30,6 +30,7 @@ type Options struct {
 	// of the heads on this machine, which are started again when they have ended
 	Local   []control.LocalHead
 	Leave   time.Duration // for jobs to move elsewhere when it is asked to end; 0 is 25 s
+	Notice  string        // file or address that says that the host is taken back, or ""
 	Addr    string        // of this host, where processes take edges
 	Ports   [2]int        // they take edges at, first and last; 0 for any
 	Command []string      // that is lfactor, before a job's arguments
@@ -107,10 +108,16 @@ func Run(ctx context.Context, o Options) error {
 	defer cancel()
 	a.ctx = follow
 	a.step(decide.Begin{})
-	remove := false
+	remove, notice := false, make(chan decide.Leave, 1)
+	if o.Notice != "" {
+		go heardFrom(follow, o.Notice, notice)
+	}
 	select {
 	case <-ctx.Done():
 		a.step(decide.Leave{})
+		remove = <-a.quit
+	case n := <-notice:
+		a.step(n)
 		remove = <-a.quit
 	case remove = <-a.quit:
 	}

@@ -146,6 +146,13 @@ func (s *Gang) Limit() time.Duration {
 // ErrDone is what Invited returns to a task of a job that is done.
 var ErrDone = errors.New("the job is done")
 
+// Done reports whether the first task has said that nothing is left to do.
+func (s *Gang) Done() bool {
+	var m meeting
+	text, err := os.ReadFile(s.file())
+	return err == nil && json.Unmarshal(text, &m) == nil && m.Done
+}
+
 // Invited waits for this task's token.
 func (s *Gang) Invited(ctx context.Context) (t trust.Token, err error) {
 	limit := time.Now().Add(s.Limit())

@@ -79,7 +79,11 @@ func (s *gangJoin) follow(ctx context.Context, grace time.Duration) error {
 		return err
 	}
 	o.Dir, o.Head, o.Addr, o.Leave = h.Dir, heads, h.Addr, grace
-	return agent.Run(ctx, o)
+	if err = agent.Run(ctx, o); err == nil && s.Launcher == deploy.Kubernetes && !s.Done() {
+		// else Kubernetes takes this one's index for done, and starts no other pod
+		return exit.With(errors.New("this pod ends before the job is done"), exit.Interrupted)
+	}
+	return err
 }
 
 // podGrace is how long a pod that is asked to end waits for its processes: less than the manifest's

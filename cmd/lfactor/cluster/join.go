@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -118,6 +120,10 @@ func agentOptions() (o agent.Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	hash, err := deploy.HashFile(self)
-	return agent.Options{Command: []string{self}, Binary: hash, Version: cli.Version(), Log: os.Stderr}, err
+	o = agent.Options{Command: []string{self}, Version: cli.Version(), Log: os.Stderr, Notice: os.Getenv(agent.EnvNotice)}
+	if at := o.Notice; at != "" && !filepath.IsAbs(at) && !strings.HasPrefix(at, "http") {
+		return o, exit.Usagef("%s=%.64s: want an http address, or the absolute path of a file", agent.EnvNotice, at)
+	}
+	o.Binary, err = deploy.HashFile(self)
+	return o, err
 }

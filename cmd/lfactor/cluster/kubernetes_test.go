@@ -105,6 +105,33 @@ func TestClusterKubernetesEnds(t *testing.T) {
 	require.Contains(t, string(latest), fmt.Sprintf("%08d", steps), said.String())
 }
 
+// TestClusterTakenBack: a host that hears that it is taken back leaves in time, without a step that is taken again; its pod does
+// not count as done, since the job is not.
+func TestClusterTakenBack(t *testing.T) {
+	dir := tinyRun(t)
+	r := rig.New(t, 2, dir)
+	binary := filepath.Join(dir, "lfactor")
+	clitest.InstallBoth(t, binary)
+	var said bytes.Buffer
+	notice := filepath.Join(dir, "spot")
+	first := pod(t, r.Hosts[0], dir, binary, "j-0-aaaaa", 0, 2, &said, clitest.Gated(t, dir, 20), "train", "run.yaml",
+		"plan.procs=2", "checkpoint.interval=1000", "train.steps=60")
+	second := pod(t, r.Hosts[1], dir, binary, "j-1-bbbbb", 1, 2, nil, []string{"LFACTOR_NOTICE=" + notice})
+	require.Eventually(t, func() bool { return clitest.Steps(t, dir) == 20 }, 2*time.Minute, time.Millisecond,
+		"the run does not start")
+	require.NoError(t, os.WriteFile(notice, []byte("TRUE"), 0o644))
+	require.Error(t, second.Wait())
+	require.Equal(t, exit.Interrupted, second.ProcessState.ExitCode())
+	clitest.Gate(t, dir, clitest.Open)
+	require.NoError(t, first.Wait(), said.String())
+	require.Contains(t, said.String(), "saved step 20: durable")
+	all := metrics(t, dir)
+	require.Len(t, all, 60, said.String())
+	for i, m := range all {
+		require.EqualValues(t, i+1, m.Step, "a step is taken twice: %s", &said)
+	}
+}
+
 // TestClusterManifest: a run file with its overrides is printed as a job; bad flags end with exit code 2 and
 // are named.
 func TestClusterManifest(t *testing.T) {

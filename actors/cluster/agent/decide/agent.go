@@ -93,7 +93,7 @@ func (a *Agent) Step(in Input) []Effect {
 	case Found:
 		a.tell(in.M)
 	case Leave:
-		a.asked()
+		a.asked(in)
 	default:
 		a.ofProc(in)
 	}
@@ -132,7 +132,9 @@ func (a *Agent) elapsed(timer int64) {
 		}
 		a.watch = a.wake(headsEvery)
 	case a.leave:
-		a.note("processes have not moved within %v: they end with this agent", a.o.Leave)
+		text := fmt.Sprintf("processes have not moved within %v: they end with its agent, and what they have not saved is lost", a.o.Leave)
+		a.note("%s", text)
+		a.tell(control.Message{Kind: control.Leaving, Text: text})
 		a.say(Quit{})
 	}
 }
@@ -147,12 +149,15 @@ func (a *Agent) revived() {
 }
 
 // asked lets the processes of this host move elsewhere before the agent ends.
-func (a *Agent) asked() {
+func (a *Agent) asked(in Leave) {
 	if len(a.procs) == 0 {
 		a.say(Quit{})
 		return
 	}
-	a.tell(control.Message{Kind: control.Leaving})
+	if in.Within > 0 {
+		a.o.Leave = in.Within
+	}
+	a.tell(control.Message{Kind: control.Leaving, Text: in.Why})
 	a.leave = a.wake(a.o.Leave)
 }
 

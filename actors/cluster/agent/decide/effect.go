@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 )
 
-// Input is something that has happened.
-type Input interface{ input() }
+// Input is something that has happened: one of those that follow. Others are none, and Step panics.
+type Input any
 
 // Begin is an agent's first input.
 type Begin struct{}
@@ -81,28 +81,15 @@ type Exited struct {
 // Found is what the head has asked this host for, a measurement or an answer.
 type Found struct{ M control.Message }
 
-// Leave asks the agent to end.
-type Leave struct{}
-
-func (Begin) input()   {}
-func (Dialed) input()  {}
-func (Heard) input()   {}
-func (Gone) input()    {}
-func (Unsent) input()  {}
-func (Elapsed) input() {}
-func (Revived) input() {}
-func (Started) input() {}
-func (Said) input()    {}
-func (Ready) input()   {}
-func (Wrote) input()   {}
-func (Silent) input()  {}
-func (Exited) input()  {}
-func (Found) input()   {}
-func (Leave) input()   {}
+// Leave asks the agent to end, within a time that is not the usual one, or 0, for a reason or "".
+type Leave struct {
+	Within time.Duration
+	Why    string
+}
 
 // Effect is something that a driver is to do. Those of one step are in the order in which they are to
 // happen.
-type Effect interface{ effect() }
+type Effect any
 
 // Dial asks for a connection with a head, by its place in the list of them: Dialed or Gone answers.
 type Dial struct {
@@ -182,22 +169,3 @@ type Quit struct{ Remove bool } // its directory goes too
 
 // Note is a line for the agent's log.
 type Note struct{ Text string }
-
-func (Dial) effect()    {}
-func (Send) effect()    {}
-func (Close) effect()   {}
-func (Wake) effect()    {}
-func (Revive) effect()  {}
-func (Launch) effect()  {}
-func (Pass) effect()    {}
-func (Kill) effect()    {}
-func (Signal) effect()  {}
-func (Finish) effect()  {}
-func (Ask) effect()     {}
-func (Measure) effect() {}
-func (Revoke) effect()  {}
-func (Renewed) effect() {}
-func (Dirs) effect()    {}
-func (Clear) effect()   {}
-func (Quit) effect()    {}
-func (Note) effect()    {}

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -184,7 +185,8 @@ func (in Said) apply(h *Head) {
 	case control.Leaving:
 		a.Leaving, a.Drained = true, true
 		h.keep(a)
-		h.event(Event{Kind: "drain", Host: a.Name, Text: "host " + a.Name + " leaves: its agent was asked to end"})
+		h.event(Event{Kind: "drain", Host: a.Name, Text: fmt.Sprintf("host %s leaves: %.512s", a.Name,
+			cmp.Or(in.M.Text, "its agent was asked to end"))})
 		h.clear(a)
 	default:
 		h.fromProc(a, in.M)

@@ -9,7 +9,7 @@ import (
 
 // Effect is something that a driver is to do. Those of one step are in the order in which they are to
 // happen.
-type Effect interface{ effect() }
+type Effect any
 
 // Commit asks the store for a commit, which the driver answers with Stored, Unstored or Over. There is never
 // more than one that is not answered.
@@ -57,16 +57,6 @@ type Tell struct{ Event Event }
 
 // Stuck says that the store does not take what was decided, which waits.
 type Stuck struct{ Err error }
-
-func (Commit) effect()  {}
-func (Send) effect()    {}
-func (Close) effect()   {}
-func (Answer) effect()  {}
-func (Wake) effect()    {}
-func (Revive) effect()  {}
-func (Revoked) effect() {}
-func (Tell) effect()    {}
-func (Stuck) effect()   {}
 
 // Cause says why a request is refused.
 type Cause uint8

@@ -28,6 +28,7 @@ type Job struct {
 	Why      string       `json:"why,omitempty"` // it waits, or how it ended
 	Code     int          `json:"code" least:"-1024"`
 	Hosts    []string     `json:"hosts,omitempty"` // that it has
+	Avoid    []string     `json:"avoid,omitempty"` // on which its program cannot run
 	Procs    []Proc       `json:"procs,omitempty"`
 	Epoch    int64        `json:"epoch"` // of its placement: it rises with each change
 	Restarts int          `json:"restarts,omitempty"`
@@ -197,11 +198,11 @@ const maxFiles = MostJob/4*3 - 1<<20
 // mostSaid bounds what the process that leads says of the others, which is stored with the job, in bytes.
 const mostSaid = 2 << 20
 
-// there counts the hosts that a job may count on: not drained, and connected or away for no more than a
+// there counts the hosts that a job may count on: not drained nor avoided, and connected or away for no more than a
 // moment.
-func (h *Head) there() (n int) {
+func (h *Head) there(j *Job) (n int) {
 	for _, a := range h.agents { //lfvet:order a count
-		if !a.Drained && a.here() {
+		if !a.Drained && a.here() && !slices.Contains(j.Avoid, a.Name) {
 			n++
 		}
 	}
@@ -340,7 +341,7 @@ func (j *Job) headless() bool {
 func (h *Head) where(j *Job, n int) string {
 	up := func(host string) bool {
 		a := h.agents[host]
-		return a != nil && a.heard() && !a.Drained && h.hasRoom(j, n, host)
+		return a != nil && a.heard() && !a.Drained && !slices.Contains(j.Avoid, host) && h.hasRoom(j, n, host)
 	}
 	home := j.Procs[n].Host
 	if stays := j.Procs[n].Hangs < hungMost; stays && up(home) {

@@ -3,6 +3,7 @@ package decide
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/configs/exit"
@@ -22,6 +23,11 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 	switch m.Kind {
 	case control.Started:
 		if m.Err != "" {
+			if p.Over = true; h.avoid(j, m.Proc, "cannot start there: "+m.Err) {
+				h.launch(j, m.Proc, p.Env)
+				return
+			}
+			p.Over = false
 			h.procEnded(j, m.Proc, "cannot start on "+p.Host+": "+m.Err, exit.Unreachable)
 			return
 		}
@@ -37,6 +43,9 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 		p.Ready = true
 		h.tellLeader(j, control.Message{Kind: control.Ready, Peer: m.Proc, Gen: p.Gen})
 	case control.Exited:
+		if cannotRun(m) && h.avoid(j, m.Proc, "cannot run there: it "+m.Text) {
+			m.Code = -1
+		}
 		h.procEnded(j, m.Proc, m.Text, m.Code)
 	case control.Slow:
 		if m.Proc == 0 && m.Peer >= 0 && m.Peer < len(j.Procs) {
@@ -57,6 +66,24 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 	case control.Start, control.Leave, control.Kill:
 		h.fromLeader(j, m)
 	}
+}
+
+// cannotRun reports whether a process has ended since its program is none for its host: a library of the system's is not there,
+// or the processor lacks an instruction. The codes are the loader's, and none of lfactor's.
+func cannotRun(m control.Message) bool {
+	return m.Code == 126 || m.Code == 127 || strings.HasPrefix(m.Text, "was killed by signal 4 ")
+}
+
+// avoid keeps a job's processes from the host of one that cannot run there, and reports whether another host takes that one.
+func (h *Head) avoid(j *Job, n int, why string) bool {
+	p, was := &j.Procs[n], j.Avoid
+	if j.Avoid = append(slices.Clone(was), p.Host); h.where(j, n) == "" {
+		j.Avoid = was
+		return false
+	}
+	h.event(Event{Kind: "avoid", Job: j.ID, Host: p.Host, Text: fmt.Sprintf("job %s avoids host %s: process %d %.512s", j.ID, p.Host,
+		n, why)})
+	return true
 }
 
 // hungMost is how often a process hangs on its host before the next one goes to another.

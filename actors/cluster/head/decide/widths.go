@@ -84,10 +84,14 @@ func (h *Head) hasRoom(j *Job, n int, host string) bool {
 // pick chooses how many replicas a queued job gets, and on which of the free hosts; why says what it waits
 // for where it gets none.
 func (h *Head) pick(j *Job, free []string) (width int, hosts []string, why string) {
+	if h.there(j) == 0 {
+		j.Avoid = nil // better there than nowhere: it ends if it cannot run there either
+	}
+	free = slices.DeleteFunc(free, func(n string) bool { return slices.Contains(j.Avoid, n) })
 	if len(j.Widths) == 0 {
 		want := j.Spec.Hosts
 		if want == 0 {
-			want = min(j.Spec.Procs, h.there())
+			want = min(j.Spec.Procs, h.there(j))
 		}
 		if want = max(1, want); len(free) < want {
 			return 0, nil, fmt.Sprintf("waits for %d hosts; %d are free", want, len(free))
