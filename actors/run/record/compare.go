@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
@@ -63,7 +62,7 @@ func Compare(a, b string) (*Comparison, error) {
 	}
 	c.Keys = configs.Diff(cfg[0].Flat(), cfg[1].Flat())
 	c.curves(curves)
-	if err := c.ledgers(a, b); err != nil {
+	if err := c.samples(a, b); err != nil {
 		return nil, err
 	}
 	if err := c.seen(a, b); err != nil {
@@ -131,41 +130,25 @@ func (c *Comparison) curves(of [2]map[int64]point) {
 	}
 }
 
-// ledgers compares the samples of each step, as far as both runs have them: their places, and the order that these are
-// places in, whose fingerprint follows from what the sources hold and not from where they lie.
-func (c *Comparison) ledgers(a, b string) error {
-	var of [2]*dataset.Ledger
+// samples compares what the samples of each step teach, as far as the chains of both runs say it: their places, tokens,
+// labels, borders and media, wherever and in whatever form their data lie.
+func (c *Comparison) samples(a, b string) error {
+	var of [2]*Links
 	for i, dir := range []string{a, b} {
-		l, err := dataset.ReadLedger(filepath.Join(dir, "samples.ledger"))
-		if errors.Is(err, fs.ErrNotExist) {
+		var err error
+		if of[i], err = ReadChain(dir); errors.Is(err, fs.ErrNotExist) {
 			return nil // a run without one has nothing to compare
-		}
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
-		defer l.Close() //nolint:errcheck // it was read only
-		of[i] = l
 	}
-	last := int64(math.MaxInt64)
-	for _, l := range of {
-		n, ok := l.Last()
-		if !ok {
-			return nil
-		}
-		last = min(last, n)
+	made := map[int64]string{}
+	for _, t := range of[0].Taken {
+		made[t.Step] = t.Samples
 	}
-	for step := int64(1); step <= last; step++ {
-		var samples [2][]int64
-		var at [2]dataset.Position
-		for i, l := range of {
-			var err error
-			if samples[i], at[i], err = l.Blame(step); err != nil {
-				return err
-			}
-		}
-		if at[0].Order != at[1].Order || !slices.Equal(samples[0], samples[1]) {
-			c.Samples = step
-			return nil
+	for _, t := range of[1].Taken {
+		if x := made[t.Step]; c.Samples == 0 && x != "" && t.Samples != "" && x != t.Samples {
+			c.Samples = t.Step
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ const tensorsShown = 8
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "compare RUN RUN",
 		Short: "Say where two runs part: settings, samples, losses, and tensors of their checkpoints",
-		Long: "RUN is a run directory (log.dir). Samples, losses and gradient norms are compared step by step to the bit, " +
+		Long: "RUN is a run directory (log.dir). What samples teach, losses and gradient norms are compared step by step to the bit, " +
 			"the checkpoints of steps that both have, the oldest first, and the tensors that both have written down (log.tensors), of " +
 			"which the first that differs is named. As with diff, the exit code is 1 if they differ.",
 		Args: cobra.ExactArgs(2)}
