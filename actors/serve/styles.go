@@ -21,6 +21,7 @@ type style struct {
 	short bool           // identities of calls have nine letters or digits
 	marks []string       // tokens that are special and are written all the same
 	tags  *tags          // of calls that are no JSON, nil where they are
+	lines *[2]string     // between which calls are Python's, nil where they are none
 	tools []grammar.Tool // of a request
 }
 
@@ -33,6 +34,7 @@ func inObject(from, between, to, key string) grammar.Calls {
 const graniteMark = "<|tool_call|>"
 
 var (
+	lfmMarks      = [2]string{"<|tool_call_start|>", "<|tool_call_end|>"}
 	mistralMarks  = []string{"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}
 	deepseekMarks = []string{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>",
 		"<｜tool▁sep｜>"}
@@ -67,6 +69,9 @@ var styles = []style{
 		calls: deepseek("function<｜tool▁sep｜>", "\n```json\n", "\n```", "\n")},
 	{name: "DeepSeek V3.1", told: []string{"<｜tool▁sep｜>"}, marks: deepseekMarks, calls: deepseek("",
 		"<｜tool▁sep｜>", "", "")},
+	{name: "LFM2", told: []string{lfmMarks[0]}, marks: lfmMarks[:], lines: &lfmMarks},
+	{name: "OLMo 3", told: []string{"<function_calls>"}, lines: &[2]string{"<function_calls>", "</function_calls>"}},
+	{name: "Llama 4, in Python", told: []string{"func_name1("}, lines: &[2]string{}},
 	{name: "Llama 3.1", told: []string{`"parameters": `}, calls: inObject("", "", "", "parameters"), key: "parameters", one: true},
 }
 
@@ -90,6 +95,8 @@ func styleOf(template string) (*style, error) {
 func (s *style) mark() string {
 	if s.tags != nil {
 		return s.tags.mark
+	} else if s.lines != nil {
+		return s.lines[0]
 	}
 	if len(s.marks) > 0 { // one special token, whatever follows
 		return s.marks[0]
@@ -125,6 +132,16 @@ func pieces(part string) []string {
 func (s *style) parse(text string) (content string, calls []call) {
 	if s.tags != nil {
 		return s.tags.parse(text, s.tools)
+	} else if s.lines != nil {
+		before, rest, _ := strings.Cut(text, s.lines[0])
+		body, behind := rest, ""
+		if s.lines[1] != "" {
+			body, behind, _ = strings.Cut(rest, s.lines[1])
+		}
+		if calls, ok := pythonic(body); ok {
+			return strings.TrimSpace(before) + behind, calls
+		}
+		return text, nil
 	}
 	at := strings.Index(text, s.mark())
 	if at < 0 {

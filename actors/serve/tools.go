@@ -126,7 +126,7 @@ func (s *Server) toolGuide(a *asked, t *tools) error {
 	if t.style == nil || !t.held {
 		return nil
 	}
-	if t.style.tags != nil {
+	if t.style.tags != nil || t.style.lines != nil {
 		return bad("tool_choice", "calls as %s writes them are read, and not held to a form: leave tool_choice auto and strict out", t.style.name)
 	}
 	if t.style.mark() == "" && t.calls.Free {
@@ -179,7 +179,7 @@ func (c *caller) push(text string) string {
 	open := c.style.mark()
 	end := len(c.text)
 	if open == "" {
-		if trimmed := strings.TrimSpace(c.text); trimmed == "" || trimmed[0] == '{' {
+		if trimmed := strings.TrimSpace(c.text); trimmed == "" || trimmed[0] == '{' || trimmed[0] == '[' && c.style.lines != nil {
 			return ""
 		}
 	} else if at := strings.Index(c.text, open); at >= 0 {
