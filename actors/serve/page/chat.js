@@ -131,9 +131,9 @@ async function answer(card, i, model, text, chat, signal) {
       const d = c.delta ?? { content: c.text };
       const tokens = likely(c);
       n += tokens.length;
-      if (d.reasoning_content) {
+      if (d.reasoning) {
         thoughts.hidden = false;
-        thought.append(d.reasoning_content);
+        thought.append(d.reasoning);
       }
       for (const t of d.tool_calls ?? []) calls.append((t.function.name ? `\n${t.function.name} ` : "") + (t.function.arguments ?? ""));
       if (d.content) {
