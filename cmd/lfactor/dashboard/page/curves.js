@@ -42,8 +42,8 @@ export class Curves {
   unmount() { this.watcher?.disconnect(); this.plots.forEach((p) => p.u?.destroy()); this.plots = []; }
   build() {
     this.plots.forEach((p) => p.u?.destroy());
-    this.more = further([...this.data.values()]);
-    this.plots = [...charts, ...this.more].map(([key, title, format, wide, group]) => {
+    this.extra = further([...this.data.values()]);
+    this.plots = [...charts, ...this.extra].map(([key, title, format, wide, group]) => {
       const read = el("span", { class: "read" });
       const box = el("div", { role: "img", "aria-label": title });
       return { key, title, format, read, box, group, node: el("section", { class: "panel chart" + (wide ? " wide" : "") }, el("div", { class: "head" }, el("h3", {}, title), read), box), wide };
@@ -88,7 +88,7 @@ export class Curves {
     const ids = this.app.shown.filter((id) => this.data.has(id));
     this.show(ids.includes(this.app.main) ? this.app.main : ids[0]); // whose place in the list is framed
     this.range.textContent = this.zoom ? `steps ${Math.floor(this.zoom[0])} to ${Math.ceil(this.zoom[1])}` : "";
-    if (String(further([...this.data.values()])) !== String(this.more)) this.build();
+    if (String(further([...this.data.values()])) !== String(this.extra)) this.build();
     for (const p of this.plots) this.chart(p, ids);
   }
   chart(p, ids) {
