@@ -56,7 +56,7 @@ var idleSettings = []idleSetting{
 		"train.loss_scale_hysteresis"}, func(c *Config) bool { return c.Run.Train.Precision != "fp16" },
 		"train.precision is not fp16"},
 	{[]string{"data.drop_last"}, func(c *Config) bool { return c.Run.Train.Epochs == 0 }, "train.epochs is 0"},
-	{[]string{"lora.alpha", "lora.dropout", "lora.targets", "lora.merge", "lora.adapters_only"},
+	{[]string{"lora.alpha", "lora.dropout", "lora.targets", "lora.merge", "lora.adapters_only", "lora.init"},
 		func(c *Config) bool { return c.Run.LoRA.Rank == 0 }, "lora.rank is 0"},
 	{[]string{"train.mtp_loss_weight"}, func(c *Config) bool {
 		return c.Model.ModelType != "" && c.Model.MTPLayers == 0

@@ -3,6 +3,7 @@ package configs
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -222,12 +223,15 @@ func (t *Tower) Check(at faults) {
 	}
 }
 
+var loraInit = regexp.MustCompile(`^(kaiming|gaussian|olora|pissa(_niter_[1-9][0-9]?)?)$`)
+
 // LoRA trains low-rank additions to some linear layers instead of the weights. Paper: arXiv:2106.09685.
 type LoRA struct {
 	Rank         int      `key:"rank" default:"0" min:"0" class:"fixed" flag:"lora-dim" doc:"Rank of the additions; 0 trains the weights themselves."`
 	Alpha        float64  `key:"alpha" default:"32" min:"0" class:"fixed" flag:"lora-alpha" doc:"The additions are scaled by alpha/rank."`
 	RSLoRA       bool     `key:"rslora" default:"false" class:"fixed" doc:"The additions are scaled by alpha/√rank instead: rsLoRA, arXiv:2312.03732."`
 	DoRA         bool     `key:"dora" default:"false" class:"fixed" doc:"The rows of each weight with its addition have norms that learn: DoRA, arXiv:2402.09353. Layers of lora.targets alone that are matrices as [out in] in train.precision."`
+	Init         string   `key:"init" default:"kaiming" class:"fixed" doc:"What the additions begin with, as PEFT's init_lora_weights: kaiming and gaussian with nothing; pissa (arXiv:2404.02948) with the greatest singular vectors of the weight, of a whole decomposition, or found in N rounds with pissa_niter_N, which large matrices want; olora (arXiv:2406.01775) with columns of its QR. The weight is less by what they begin with, so that the model is the same."`
 	RankPattern  []string `key:"rank_pattern" class:"fixed" doc:"Ranks of some layers, as *.q_proj=4: a pattern and a number; the first that matches counts."`
 	AlphaPattern []string `key:"alpha_pattern" class:"fixed" doc:"Alphas of some layers, as *.q_proj=64; the first that matches counts."`
 	Modules      []string `key:"modules_to_save" class:"fixed" doc:"Patterns of modules that are trained whole beside the additions and saved with them, as embed_tokens, lm_head or *norm; a tied head learns with its table."`
@@ -259,6 +263,9 @@ func (l *LoRA) Check(at faults) {
 				at.fault(key, fmt.Sprintf("%q is no pattern and number", text), "write *.q_proj=4")
 			}
 		}
+	}
+	if !loraInit.MatchString(l.Init) {
+		at.fault("lora.init", fmt.Sprintf("there is no %q", l.Init), "try kaiming, gaussian, olora, pissa or pissa_niter_16")
 	}
 	if l.Dropout == 1 {
 		at.fault("lora.dropout", "1 drops everything", "try 0.1")

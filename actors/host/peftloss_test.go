@@ -50,8 +50,9 @@ type peftCase struct {
 	m     *family.Model
 	w     *family.Weights
 	lora  *block.Lora
-	dtype tensor.DType // that it computes in; float32 where it is not said
-	fused bool         // of transformers' layers some are several of ours
+	dtype tensor.DType    // that it computes in; float32 where it is not said
+	fused bool            // of transformers' layers some are several of ours
+	with  family.FillFunc // in place of what they begin with
 }
 
 // fill gives the golden weights, and random additions.
@@ -78,6 +79,14 @@ func (c *peftCase) write(t *testing.T, all []family.Adapter, dir string) {
 	}))
 }
 
+// filled fills a run of the case.
+func (c *peftCase) filled() family.FillFunc {
+	if c.with != nil {
+		return c.with
+	}
+	return family.FillAdapters(c.m, c.lora, c.fill)
+}
+
 // loss is that of one sequence.
 func (c *peftCase) loss(t *testing.T) float64 { return c.losses(t, 1, topology.Grid(1, 1, 1))[0] }
 
@@ -99,7 +108,7 @@ func (c *peftCase) losses(t *testing.T, steps int64, mesh topology.Mesh) (losses
 	require.NoError(t, err)
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: steps,
 		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return peftRate }},
-		Backend: func(int) kernels.Backend { return cpu.New(1) }, Fill: family.FillAdapters(c.m, c.lora, c.fill),
+		Backend: func(int) kernels.Backend { return cpu.New(1) }, Fill: c.filled(),
 		Batches: func(int64, int) ([]family.Microbatch, error) { return []family.Microbatch{mb}, nil },
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {

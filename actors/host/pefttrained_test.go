@@ -147,6 +147,22 @@ func TestPEFTTrained(t *testing.T) {
 	}
 }
 
+// loadedByPEFT are the losses of adapters on the plain models, as Python with PEFT has them.
+func loadedByPEFT(t *testing.T, dir string) (losses map[string]float64) {
+	python := os.Getenv("LFACTOR_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	run := exec.Command(python, "bench/golden/peft_begin.py", "--load", dir)
+	run.Dir = "../.."
+	out, err := run.Output()
+	if err != nil {
+		t.Skipf("%s does not load them (%v): with transformers and peft it would", python, err)
+	}
+	require.NoError(t, json.Unmarshal(out, &losses))
+	return losses
+}
+
 // trainsByPEFT has Python train the adapters of dir, and puts the losses into a file.
 func trainsByPEFT(t *testing.T, dir, golden string) {
 	python := os.Getenv("LFACTOR_PYTHON")

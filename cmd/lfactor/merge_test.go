@@ -78,7 +78,9 @@ func mergeForms(t *testing.T, do func(int, ...string) string, near func(a, b str
 	keys := []string{"train", "lora.yaml", "-q", "lora.rank=4", "lora.targets=['*_proj']", "lora.dora=true", "lora.modules_to_save=[embed_tokens,'*norm']",
 		"lora.rank_pattern=['*.q_proj=2']", "lora.alpha_pattern=['*.mlp.*=3','*.o_proj=1']", "log.dir=lora-run"}
 	tokens := []string{"train", "lora.yaml", "-q", "lora.rank=4", "lora.targets=['*_proj']", "lora.trainable_tokens=[3,101,7]", "log.dir=lora-run"}
-	for i, keys := range [][]string{keys, tokens} {
+	begins := []string{"train", "lora.yaml", "-q", "lora.rank=4", "lora.targets=['*_proj']", "lora.init=pissa_niter_8", "lora.rank_pattern=['*.q_proj=2']",
+		"log.dir=lora-run"}
+	for i, keys := range [][]string{keys, tokens, begins} {
 		at := func(name string) string { return fmt.Sprint(name, i) }
 		do(0, append(keys, "train.steps=1", "optimizer.lr=0", "checkpoint.dir="+at("still"))...)
 		do(0, "ckpt", "convert", at("still"), at("same"), "--merge")
@@ -96,6 +98,10 @@ func mergeForms(t *testing.T, do func(int, ...string) string, near func(a, b str
 	require.Contains(t, do(2, append(tokens, "lora.modules_to_save=[embed_tokens]", "checkpoint.dir=x")...), "name it in one of the two")
 	for _, bad := range []string{"[3,3]", "[-1]", "[100000]"} {
 		require.Contains(t, do(2, append(tokens, "lora.trainable_tokens="+bad, "checkpoint.dir=x")...), "is none of the")
+	}
+	for bad, why := range map[string]string{"lora.dora=true": "takes a part of each weight", "lora.base=nf4": "takes a part of each weight",
+		"lora.rank=4096": "fewer than the rank of 4096", "lora.init=eva": "there is no"} {
+		require.Contains(t, do(2, append(begins, bad, "checkpoint.dir=x")...), why)
 	}
 	require.Contains(t, do(2, append(keys, "lora.base=nf4", "checkpoint.dir=x")...), "have no norms of rows that learn")
 	require.Contains(t, do(2, append(keys, "lora.modules_to_save=['*.q_proj']", "checkpoint.dir=x")...), "has an addition by lora.targets")

@@ -16,7 +16,7 @@ var axolotl = map[string]rule{
 	"lora_target_linear": yes(
 		"lora.targets",
 		[]string{"*"},
-	), "lora_modules_to_save": modules, "peft_use_dora": to("lora.dora"), "peft_trainable_token_indices": to("lora.trainable_tokens"),
+	), "lora_modules_to_save": modules, "peft_use_dora": to("lora.dora"), "peft_init_lora_weights": to("lora.init"), "peft_trainable_token_indices": to("lora.trainable_tokens"),
 	"lora_model_dir": silent, "datasets": axolotlData, "test_datasets": idle("name its files in data.valid"),
 	"val_set_size":          held,
 	"dataset_prepared_path": idle("there is no cache of tokens"), "shuffle_merged_datasets": silent,

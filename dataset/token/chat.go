@@ -298,19 +298,12 @@ func edited(text string, spans [][2]int, edits []dataset.Edit) (string, [][2]int
 // Fingerprint identifies the tokenizer, the template and the options.
 func (c *Chat) Fingerprint() string { return c.print }
 
-// EncodeChat returns the ids of a conversation and which of them the model is to learn: those of assistant turns,
-// through the token that stops them. A template with {% generation %} blocks says itself which text that is.
+// encodeChat renders and encodes a conversation: its ids, which of them the model is to learn, those of assistant turns
+// through the token that stops them, and whether what is learnt has a token that stops an answer.
+// A template with {% generation %} blocks says itself which text that is.
 // For any other, a turn begins where the prompt that asks for it ends, and ends behind the token that stops it,
 // which may be the one that the next message begins with. Where that shows only in what follows, it is added behind the
 // last turn. A template whose text of a turn cannot be told is an error that names the message.
-func EncodeChat(tok *Tokenizer, tmpl *Template, messages []Message,
-	o ChatOptions) (ids []int32, lossMask []bool, err error) {
-	ids, lossMask, _, err = encodeChat(tok, tmpl, messages, o, nil)
-	return ids, lossMask, err
-}
-
-// encodeChat renders and encodes a conversation, with a mask of the tokens to learn, and tells whether what
-// is learnt has a token that stops an answer.
 func encodeChat(tok *Tokenizer, tmpl *Template, messages []Message, o ChatOptions,
 	edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, stopped bool, err error) {
 	r, whole, err := tmpl.prepare(messages, o.Tools, o.Extra, false)

@@ -197,3 +197,10 @@ func TestSpansKeepIDs(t *testing.T) {
 		}
 	}
 }
+
+// EncodeChat is encodeChat without edits.
+func EncodeChat(tok *Tokenizer, tmpl *Template, messages []Message,
+	o ChatOptions) (ids []int32, lossMask []bool, err error) {
+	ids, lossMask, _, err = encodeChat(tok, tmpl, messages, o, nil)
+	return ids, lossMask, err
+}

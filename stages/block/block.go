@@ -34,6 +34,8 @@ type Lora struct {
 	Dropout float64
 	Root    bool // divide by the root of the rank: rsLoRA, arXiv:2312.03732
 	DoRA    bool // rows of the sum with the weight have norms that learn: arXiv:2402.09353
+	// Init is PEFT's init_lora_weights, "" for kaiming.
+	Init string
 	// Ranks and Alphas are those of linears by patterns, the first of which that matches counts.
 	Ranks, Alphas []Patterned
 	// Saved are patterns of modules that are trained whole beside, PEFT's modules_to_save.
@@ -85,6 +87,15 @@ func (l *Lora) Scale() float64 {
 	}
 	return l.Alpha / float64(l.Rank)
 }
+
+// Starts says that adapters begin with a part of the weight, which First keeps and their addition is less by.
+func (l *Lora) Starts() bool { return l.Init == "olora" || strings.HasPrefix(l.Init, "pissa") }
+
+// Terms is how many products an addition is of: one, and one of what it began with.
+func (l *Lora) Terms() int { return map[bool]int{true: 2, false: 1}[l.Starts()] }
+
+// First ends the names of what adapters began with, A [rank in] and B [out rank].
+var First = [2]string{".first_A.weight", ".first_B.weight"}
 
 // Match reports whether the linear called name gets an adapter: a pattern matches the whole name or its last parts.
 func (l *Lora) Match(name string) bool {
@@ -221,10 +232,17 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		drop = 0 // evaluation
 	}
 	d := r.T.Dropout(x, r.keys(drop), drop, r.draw())
-	a := r.T.Param(name+".lora_A.weight", []int{l.Rank, in}, map[bool]int{true: 1, false: -1}[o.Row], unit, true)
-	b := r.T.Param(name+".lora_B.weight", []int{out, l.Rank}, map[bool]int{true: -1, false: axis}[o.Row], unit, true)
-	down := r.T.Scale(r.T.Linear(d, a, nil), l.Scale()) // the narrow side of the two
-	if up := r.T.Linear(down, b, nil); !l.DoRA {
+	add := func(x *grad.Value, names [2]string, scale float64) (up, a, b *grad.Value) {
+		a = r.T.Param(name+names[0], []int{l.Rank, in}, map[bool]int{true: 1, false: -1}[o.Row], unit, true)
+		b = r.T.Param(name+names[1], []int{out, l.Rank}, map[bool]int{true: -1, false: axis}[o.Row], unit, true)
+		return r.T.Linear(r.T.Scale(r.T.Linear(x, a, nil), scale), b, nil), a, b // scaled on the narrow side
+	}
+	up, a, b := add(d, [2]string{".lora_A.weight", ".lora_B.weight"}, l.Scale())
+	if l.Starts() { // the difference first: it is nothing at the start, in any precision
+		first, _, _ := add(x, First, -l.Scale())
+		up = r.T.Add(up, first)
+	}
+	if !l.DoRA {
 		return r.T.Add(y, up)
 	} else {
 		// As PEFT has it: what is not dropped of the input gets the magnitude over the norm, which has no gradient.

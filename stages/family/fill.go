@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -17,11 +19,13 @@ import (
 // memory; a false result makes them of the parameter.
 type FillFunc func(kind string, p *grad.Param, g Region, dst []float32) (bool, error)
 
-// FillAdapters gives DoRA's magnitudes the norms of the rows of the weights that fill gives, and rows of the table that learn those of the table.
+// FillAdapters gives DoRA's magnitudes the norms of the rows of the weights that fill gives, rows of the table that learn
+// those of the table, and adapters what they begin with.
 func FillAdapters(m *Model, lora *block.Lora, fill FillFunc) FillFunc {
-	if lora == nil || !lora.DoRA && lora.Tokens == nil {
+	if lora == nil || !lora.DoRA && lora.Tokens == nil && lora.Init == "" {
 		return fill
 	}
+	first := &firsts{lora: lora, fill: fill, made: map[string][2]*mat.Dense{}}
 	weights := map[string]*grad.Param{}
 	for _, p := range m.Params(nil) {
 		weights[p.Name] = p
@@ -36,6 +40,9 @@ func FillAdapters(m *Model, lora *block.Lora, fill FillFunc) FillFunc {
 				}
 			}
 			return true, nil
+		}
+		if !ok && kind == "param" && lora.Init != "" {
+			return first.of(weights, p, g, dst)
 		}
 		if !ok || kind != "param" {
 			return fill(kind, p, g, dst)

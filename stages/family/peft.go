@@ -28,6 +28,8 @@ type AdapterPart struct {
 	Name string   // of our layer
 	Out  int      // its output features
 	Rows [][2]int // where they lie in the module's, in order
+	// First is what the addition began with, and takes away: PEFT's conversion of PiSSA to LoRA (subtract_mutated_init).
+	First bool
 }
 
 // expertNames are the last words of names that PEFT, since transformers keeps experts in one tensor, takes
@@ -92,7 +94,9 @@ func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 			return nil, fmt.Errorf("lora.targets: %s and %s are one layer for PEFT, with one rank and alpha: give them the same by "+
 				"lora.rank_pattern and lora.alpha_pattern, or set lora.merge=true", a.Parts[0].Name, base)
 		}
-		a.Parts = append(a.Parts, AdapterPart{Name: base, Out: n, Rows: rows})
+		for _, first := range []bool{false, true}[:l.Terms()] {
+			a.Parts = append(a.Parts, AdapterPart{Name: base, Out: n, Rows: rows, First: first})
+		}
 	}
 	for _, a := range out {
 		n := 0
@@ -196,8 +200,15 @@ func (a Adapter) Fill(read func(name string, shape []int, dst []float32) error) 
 	down, up, size := make([]float32, n*a.In), make([]float32, a.Out*n), make([]float32, a.Out)
 	for i, p := range a.Parts {
 		b, m := make([]float32, p.Out*r), make([]float32, p.Out)
-		err := errors.Join(read(p.Name+".lora_A.weight", []int{r, a.In}, down[i*r*a.In:(i+1)*r*a.In]),
-			read(p.Name+".lora_B.weight", []int{p.Out, r}, b))
+		names := [2]string{".lora_A.weight", ".lora_B.weight"}
+		if p.First {
+			names = block.First
+		}
+		err := errors.Join(read(p.Name+names[0], []int{r, a.In}, down[i*r*a.In:(i+1)*r*a.In]),
+			read(p.Name+names[1], []int{p.Out, r}, b))
+		for k := 0; p.First && k < len(b); k++ {
+			b[k] = -b[k]
+		}
 		if err == nil && a.Lora.DoRA {
 			err = read(p.Name+block.Magnitude, []int{p.Out}, m)
 		}
@@ -238,13 +249,19 @@ func (a Adapter) Split(down, up []float32, to map[string][]float32) {
 func AdapterConfig(as []Adapter, l *block.Lora) checkpoint.AdapterConfig {
 	c := checkpoint.AdapterConfig{R: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, RSLoRA: l.Root, Ranks: map[string]int{},
 		Alphas: map[string]float64{}}
+	of := func(l *block.Lora, parts int) (rank int, alpha float64) {
+		whole := *l
+		whole.Rank, whole.Alpha = parts*l.Rank, float64(parts)*l.Alpha
+		return whole.Rank, whole.Alpha * (l.Scale() / whole.Scale()) // with a root not so many times as large
+	}
+	c.R, c.Alpha = of(l, l.Terms())
 	for _, a := range as {
 		c.Targets.Names = append(c.Targets.Names, a.Module)
+		key := strings.ReplaceAll(a.Module, ".", `\.`) // PEFT reads keys as regular expressions
 		if n := len(a.Parts); n > 1 || a.Lora.Rank != l.Rank || a.Lora.Alpha != l.Alpha {
-			key := strings.ReplaceAll(a.Module, ".", `\.`) // PEFT reads keys as regular expressions
-			whole := *a.Lora
-			whole.Rank, whole.Alpha = n*whole.Rank, float64(n)*whole.Alpha
-			c.Ranks[key], c.Alphas[key] = whole.Rank, whole.Alpha*a.Lora.Scale()/whole.Scale() // with a root not n times as large
+			if rank, alpha := of(a.Lora, n); rank != c.R || alpha != c.Alpha {
+				c.Ranks[key], c.Alphas[key] = rank, alpha
+			}
 		}
 	}
 	slices.Sort(c.Targets.Names)

@@ -202,7 +202,7 @@ func Lora(c *configs.Config) *block.Lora {
 		}
 		return out
 	}
-	return &block.Lora{Targets: l.Targets, Rank: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, Root: l.RSLoRA, DoRA: l.DoRA,
+	return &block.Lora{Targets: l.Targets, Rank: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, Root: l.RSLoRA, DoRA: l.DoRA, Init: l.Init,
 		Ranks: of(l.RankPattern), Alphas: of(l.AlphaPattern), Saved: l.Modules, Tokens: l.Tokens}
 }
 

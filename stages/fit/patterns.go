@@ -34,6 +34,9 @@ func (r rules) adapters() {
 		r.at("lora.dora", "experts, GPT-2's turned matrices and weights in few bits have no norms of rows that learn",
 			"name other layers in lora.targets, and set lora.base, train.low_precision and train.qat to what they are by default")
 	}
+	if lora.Starts() {
+		r.starts(lora, experts)
+	}
 	if experts && r.c.Run.Plan.ETP > 1 {
 		r.at("plan.etp", "adapters of experts are not cut", "set it to 1, and raise plan.ep")
 	}
@@ -63,6 +66,36 @@ func (r rules) adapters() {
 		r.at(key, why, "")
 	}
 }
+
+// starts holds adapters that begin with a part of the weights to those that have one.
+func (r rules) starts(lora *block.Lora, experts bool) {
+	run := &r.c.Run
+	if experts || lora.DoRA || run.LoRA.Base != baseModel || run.Train.QAT != "none" {
+		r.at("lora.init", run.LoRA.Init+" takes a part of each weight, which experts, weights in few bits and DoRA's norms have none of here",
+			"name other layers in lora.targets, leave lora.dora and train.qat out, and lora.base as it is, or lora.init")
+	}
+	small := map[string]int{} // the smaller of rows and columns
+	for _, p := range r.m.Adapters(lora) {
+		base, n := strings.Split(p.Name, ".lora_")[0], slices.Max(p.Shape)
+		if small[base] == 0 {
+			small[base] = n
+			continue
+		}
+		switch n, rank := min(n, small[base]), lora.Of(base).Rank; {
+		case n < rank:
+			r.at("lora.init", fmt.Sprintf("%s has %d rows or columns, fewer than the rank of %d", base, n, rank), "lower lora.rank")
+		case lora.Init == "pissa" && n > wholeMost:
+			r.at("lora.init", fmt.Sprintf("a whole decomposition of %s, of %d rows and columns, takes minutes to hours here", base, n),
+				"set it to pissa_niter_16")
+		default:
+			continue
+		}
+		return
+	}
+}
+
+// wholeMost is how many rows and columns a matrix has whose singular vectors are all found: half a minute's.
+const wholeMost = 1024
 
 // patterns holds the patterns of lora and freeze to the model: one that matches nothing is a mistake, and
 // something must be left to train.

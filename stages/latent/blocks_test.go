@@ -121,3 +121,13 @@ func (g *golden) cut(blocks []Block, at int, shape []int) (loss float64, grads m
 	run.Grads = map[string]*tensor.Tensor{}
 	return loss, grads
 }
+
+// Units records blocks as units of recomputation, which are blocks first, first + 1 … of the model that they
+// are part of.
+func Units(r *block.Rec, first int, blocks []Block, x *grad.Value) *grad.Value {
+	for i, b := range blocks {
+		r.Start(first + i)
+		r.T.Block(first+i, func() { x = b.Record(r, r.T.Cast(x)) })
+	}
+	return x
+}

@@ -58,16 +58,6 @@ func run(r *block.Rec, blocks []Block, x *grad.Value) *grad.Value {
 	return x
 }
 
-// Units records blocks as units of recomputation, which are blocks first, first + 1 … of the model that they
-// are part of.
-func Units(r *block.Rec, first int, blocks []Block, x *grad.Value) *grad.Value {
-	for i, b := range blocks {
-		r.Start(first + i)
-		r.T.Block(first+i, func() { x = b.Record(r, r.T.Cast(x)) })
-	}
-	return x
-}
-
 // Shapes are those of the values that go into each of the blocks, and of the last one's result, for an input
 // of a shape.
 func Shapes(blocks []Block, in ...int) [][]int {

@@ -218,14 +218,6 @@ func TestReadRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	s := New("DDIMScheduler")
-	if err := Fits(s, "f", "v_prediction"); err == nil || !strings.Contains(err.Error(),
-		"f: prediction_type") {
-		t.Errorf("epsilon for a denoiser of v: %v", err)
-	}
-	if err := Fits(s, "f", "epsilon"); err != nil {
-		t.Error(err)
-	}
 }
 
 // Each target gives back the sample and the noise that it was made of.

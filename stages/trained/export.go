@@ -204,14 +204,21 @@ func (e *Exporter) Value(p *grad.Param, dst []float32) error {
 		v := make([]float32, tensor.Len(lead)*tensor.Len(rest))
 		return v, e.Read(base+name, append(slices.Clone(lead), rest...), v)
 	}
-	down, err := read(".lora_A.weight", l.Rank, in)
-	up, fault := read(".lora_B.weight", out, l.Rank)
-	var magnitude []float32
-	if err = errors.Join(err, fault); err == nil && l.DoRA {
-		magnitude, err = read(block.Magnitude, out)
+	add := func(names [2]string, scale float64) error {
+		down, err := read(names[0], l.Rank, in)
+		up, fault := read(names[1], out, l.Rank)
+		var magnitude []float32
+		if err = errors.Join(err, fault); err == nil && l.DoRA {
+			magnitude, err = read(block.Magnitude, out)
+		}
+		for x := 0; x < tensor.Len(lead) && err == nil; x++ {
+			quant.Add(dst[x*out*in:(x+1)*out*in], down[x*l.Rank*in:(x+1)*l.Rank*in], up[x*out*l.Rank:(x+1)*out*l.Rank], magnitude, l.Rank, scale)
+		}
+		return err
 	}
-	for x := 0; x < tensor.Len(lead) && err == nil; x++ {
-		quant.Add(dst[x*out*in:(x+1)*out*in], down[x*l.Rank*in:(x+1)*l.Rank*in], up[x*out*l.Rank:(x+1)*out*l.Rank], magnitude, l.Rank, l.Scale())
+	err := add([2]string{".lora_A.weight", ".lora_B.weight"}, l.Scale())
+	if err == nil && l.Starts() {
+		err = add(block.First, -l.Scale())
 	}
 	return err
 }

@@ -131,13 +131,3 @@ func slotsOf(rows []Measured, slots Slots) (Slots, error) {
 	}
 	return func(p, m int) (float64, error) { return known[key{p, m}], nil }, nil
 }
-
-// Fold takes one fold's rows out.
-func (h *Held) Fold(i int) (rows []Measured, seconds []float64) {
-	for j, f := range h.Of {
-		if f == i {
-			rows, seconds = append(rows, h.Rows[j]), append(seconds, h.Seconds[j])
-		}
-	}
-	return
-}

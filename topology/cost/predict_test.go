@@ -157,3 +157,13 @@ func FuzzReadMeasured(f *testing.F) {
 		}
 	})
 }
+
+// Fold takes one fold's rows out.
+func (h *Held) Fold(i int) (rows []Measured, seconds []float64) {
+	for j, f := range h.Of {
+		if f == i {
+			rows, seconds = append(rows, h.Rows[j]), append(seconds, h.Seconds[j])
+		}
+	}
+	return
+}
