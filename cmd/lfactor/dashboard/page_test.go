@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/run"
 )
 
 // TestPageMethods: no class of the page sets a member of the name of one of its methods, which would then be gone: curves
@@ -32,4 +34,16 @@ func TestPageMethods(t *testing.T) {
 		}
 	}
 	require.Greater(t, found, 40)
+}
+
+// TestSumsOfSteps: tokens and time add up over steps, also over those that are taken again.
+func TestSumsOfSteps(t *testing.T) {
+	s := newSeries()
+	for _, step := range []int64{1, 2, 3, 2, 3, 4} {
+		s.add(&run.Metrics{Step: step, TokensSec: 100, Seconds: 0.5})
+	}
+	s.add(&run.Metrics{Step: 5, TokensSec: -1, Seconds: 0.5}) // what JSON cannot hold
+	text := string(s.window(nil, 0, 9, 100))
+	require.Contains(t, text, `"seen":[50,100,150,200,200]`)
+	require.Contains(t, text, `"elapsed":[0.5,1,1.5,2,2.5]`)
 }

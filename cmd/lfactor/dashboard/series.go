@@ -25,6 +25,13 @@ var curves = []struct {
 	{"memory", func(m *run.Metrics) float64 { return m.PeakBytes }},
 	{"slowest", func(m *run.Metrics) float64 { return float64(m.Slowest) }},
 	{"drawn_gap", drawnGap},
+	{"seen", nil}, {"elapsed", nil}, // tokens and seconds so far
+}
+
+// sums are the columns that add up what steps say.
+var sums = map[string]func(*run.Metrics) float64{
+	"seen":    func(m *run.Metrics) float64 { return max(0, m.TokensSec*m.Seconds) },
+	"elapsed": func(m *run.Metrics) float64 { return m.Seconds },
 }
 
 // drawnGap is how far the sampler is from the trainer, NaN where nothing is compared.
@@ -123,7 +130,12 @@ func (s *series) add(m *run.Metrics) {
 	}
 	for i, name := range s.name {
 		v, has := m.Figures[name]
-		if i < len(curves) {
+		if of := sums[name]; of != nil {
+			v, has = of(m), true
+			if n := len(s.cols[i]); n > 0 {
+				v += float64(s.cols[i][n-1])
+			}
+		} else if i < len(curves) {
 			v = curves[i].of(m)
 			has = v != -1 || i >= 5 // what JSON cannot hold
 		}

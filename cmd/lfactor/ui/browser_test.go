@@ -30,7 +30,7 @@ func TestBrowser(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		see  func(*testing.T, *browser.Page)
-	}{{"curves", seeCurves}, {"graph", seeGraph}, {"timeline", seeTimeline}, {"why", seeWhy}, {"tables",
+	}{{"curves", seeCurves}, {"along", seeAlong}, {"graph", seeGraph}, {"timeline", seeTimeline}, {"why", seeWhy}, {"tables",
 		seeTables}, {"rows", seeRows}, {"simulated", seeSimulated}, {"large", seeLarge}, {"narrow", seeNarrow}} {
 		require.True(t, t.Run(c.name, func(t *testing.T) {
 			c.see(t, p)
@@ -127,6 +127,58 @@ func seeCurves(t *testing.T, p *browser.Page) {
 	p.Key("?")
 	p.Until("? shows the keys", `document.querySelector("#keys").open`)
 	p.Eval(`document.querySelector("#keys").close()`, nil)
+}
+
+// seeAlong: curves go along tokens and time, all columns and each chart are files, runs are found by their names, and what
+// compared runs differ in is a table.
+func seeAlong(t *testing.T, p *browser.Page) {
+	along := func(x string) {
+		p.Eval(fmt.Sprintf(`{ const s = document.querySelector("select[aria-label='curves along']"); s.value = %q;
+			s.dispatchEvent(new Event("change")) }`, x), nil)
+	}
+	for x, says := range map[string]string{"seen": "tokens ", "elapsed": "time "} {
+		along(x)
+		p.Until("curves go by "+x, read+fmt.Sprintf(`.startsWith(%q)`, says))
+	}
+	p.Eval(`document.querySelectorAll("#runs input[type=checkbox]")[1].click()`, nil) // it was left out
+	p.Until("curves are drawn", `document.querySelector(".u-over")`)
+	shot(t, p, "curves-by-time")
+	var over struct{ X, Y, Width, Height float64 }
+	p.Eval(`document.querySelector(".u-over").getBoundingClientRect().toJSON()`, &over)
+	p.Drag(over.X+over.Width*.3, over.Y+over.Height/2, over.X+over.Width*.6, over.Y+over.Height/2)
+	p.Until("dragging zooms to steps", `/steps \d+ to \d+/.test(document.querySelector(".bar").innerText)`)
+	p.Key("r")
+	along("step")
+	p.Eval(`window.saved = {}; URL.createObjectURL = (b) => { window.blob = b; return "#" };
+		HTMLAnchorElement.prototype.click = function () { window.saved[this.download] = window.blob }`, nil)
+	p.Eval(`[...document.querySelectorAll(".bar button")].find((b) => b.innerText === "CSV").click();
+		document.querySelector(".chart .save").click()`, nil)
+	p.Until("a chart is a picture", `window.saved["loss.png"]?.size > 2000`)
+	p.Until("columns are a file", `window.saved["metrics.csv"]?.size > 100`)
+	var csv string
+	p.Eval(`window.saved["metrics.csv"].text()`, &csv)
+	lines := strings.Split(strings.TrimSpace(csv), "\n")
+	require.True(t, strings.HasPrefix(lines[0], "run,step,loss,grad_norm,"), lines[0])
+	var name string
+	p.Eval(`[...document.querySelectorAll("#runs .run .name")].map((n) => n.innerText.trim()).find((n) => n.includes("before"))`, &name)
+	before := 0
+	for _, l := range lines[1:] {
+		require.Equal(t, strings.Count(lines[0], ","), strings.Count(l, ","), l)
+		if strings.HasPrefix(l, name+",") {
+			before++
+		}
+	}
+	var steps int
+	p.Eval(`+[...document.querySelectorAll("#runs .run")].find((r) => r.innerText.includes("before")).innerText.match(/step (\d+)/)[1]`, &steps)
+	require.Equal(t, steps, before, "each step of %q has a line: %s", name, lines[1])
+	p.Eval(`{ const f = document.querySelector("#find"); f.value = "BEF"; f.dispatchEvent(new Event("input")) }`, nil)
+	p.Until("runs are found", `document.querySelectorAll("#runs .run").length === 1`)
+	p.Eval(`{ const f = document.querySelector("#find"); f.value = ""; f.dispatchEvent(new Event("input")) }`, nil)
+	p.Key("8")
+	p.Until("differences are a table", `[...document.querySelectorAll("#main .panel")].find((x) => x.innerText.includes("differ"))?.innerText.includes("log.dir")`)
+	shot(t, p, "differences")
+	p.Key("1")
+	p.Until("curves are drawn", `document.querySelector(".u-over")`)
 }
 
 func seeGraph(t *testing.T, p *browser.Page) {

@@ -7,7 +7,7 @@ import { Events, Data, Checkpoints, Plan } from "/page/panels.js";
 import { Actors } from "/page/logs.js";
 import { Cluster } from "/page/cluster.js";
 
-const app = { runs: [], shown: [], main: 0, admin: false, run: (id) => app.runs.find((r) => r.id === id) };
+const app = { runs: [], find: [], shown: [], main: 0, admin: false, run: (id) => app.runs.find((r) => r.id === id) };
 const pages = [["curves", "Curves", new Curves(app)], ["graph", "Graph", new Graph(app)], ["timeline", "Timeline", new Timeline(app)], ["why", "Why", new Why()], ["events", "Events", new Events(app)], ["data", "Data", new Data(app)], ["checkpoints", "Checkpoints", new Checkpoints(app)], ["plan", "Plan", new Plan(app)], ["actors", "Actors", new Actors(app)], ["cluster", "Cluster", new Cluster(app, async (id) => { if (!app.run(id)) await refresh(); choose(id, "curves"); })]];
 let page = null, source = null;
 
@@ -30,8 +30,12 @@ function open(name, keep) {
   listen();
 }
 
+// found are the runs that the text above the list finds: each word is part of a name, model, plan or state.
+const found = (r) => app.find.every((w) => `${r.name} ${r.model} ${r.plan} ${r.state}`.toLowerCase().includes(w));
+
 function sidebar() {
-  $("runs").replaceChildren(...app.runs.map((r) => {
+  $("find").hidden = app.runs.length < 2;
+  $("runs").replaceChildren(...app.runs.filter(found).map((r) => {
     const box = el("input", { type: "checkbox", checked: app.shown.includes(r.id), "aria-label": `compare ${r.name}`, onclick: (e) => e.stopPropagation(), onchange: (e) => {
       app.shown = e.target.checked ? [...app.shown, r.id].sort((a, b) => a - b) : app.shown.filter((x) => x !== r.id);
       open(page[0]);
@@ -90,6 +94,7 @@ document.addEventListener("keydown", (e) => {
   else if (e.key === "j" || e.key === "k") choose((app.main + (e.key === "j" ? 1 : app.runs.length - 1)) % app.runs.length);
 });
 $("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+$("find").addEventListener("input", (e) => { app.find = e.target.value.toLowerCase().split(/\s+/); sidebar(); });
 $("help").addEventListener("click", () => $("keys").showModal());
 $("tabs").append(...pages.map(([name, title], i) => el("button", { role: "tab", "data-page": name, "aria-selected": "false", title: `${title} (${(i + 1) % 10})`, hidden: name === "cluster", onclick: () => open(name) }, title)));
 

@@ -65,6 +65,13 @@ export function table(heads, rows, numeric = []) {
 export const panel = (title, ...kids) => el("section", { class: "panel" }, title ? el("h3", {}, title) : null, ...kids);
 export const failed = (e) => el("p", { class: "quiet", role: "alert" }, e.message || String(e));
 
+// save gives a file to whoever looks.
+export function save(name, blob) {
+  const url = URL.createObjectURL(blob);
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
 // smooth fits a straight line around each point, by weights exp(-distance / width) to both sides, and takes its value there.
 // A mean of what came before lags where a curve falls; this gives a straight line back as it is, at both ends too. A curve
 // falls fastest at its start, so the width is tau, but never more than a third of what came before. At an end a line overshoots

@@ -1,6 +1,32 @@
 // Pages of tables: events, data, checkpoints, plan and settings.
 import { el, ask, si, bytes, seconds, share, clock, table, panel, failed } from "/page/lib.js";
 
+// leaves are the settings of a run's YAML by their dotted keys: mappings by their indentation, and lists as they stand.
+export function leaves(yaml) {
+  const out = new Map(), path = [];
+  for (const line of yaml.split("\n")) {
+    const m = /^( *)([\w./-]+):(?: (.*))?$/.exec(line);
+    if (m) {
+      while (path.length && path[path.length - 1][0] >= m[1].length) path.pop();
+      path.push([m[1].length, m[2]]);
+    }
+    const key = path.map((p) => p[1]).join(".");
+    if (key && line.trim() && (!m || m[3])) out.set(key, ((out.get(key) ?? "") + " " + (m ? m[3] : line.trim())).trim());
+  }
+  return out;
+}
+
+// differences is a table of the settings in which runs that are compared differ.
+async function differences(app) {
+  try {
+    const ids = app.shown.filter((id) => !app.run(id)?.simulated);
+    const all = await Promise.all(ids.map(async (id) => leaves((await ask(`/api/runs/${id}/settings`)).yaml)));
+    const keys = [...new Set(all.flatMap((s) => [...s.keys()]))].sort().filter((k) => new Set(all.map((s) => s.get(k))).size > 1);
+    if (!keys.length) return el("p", { class: "quiet" }, "None.");
+    return el("div", { class: "scroll" }, table(["setting", ...ids.map((id) => app.run(id)?.name ?? String(id))], keys.map((k) => [k, ...all.map((s) => s.get(k) ?? "–")])));
+  } catch (e) { return failed(e); }
+}
+
 export class Events {
   constructor(app) { this.app = app; this.kind = ""; this.text = ""; }
   async mount(root) {
@@ -79,6 +105,7 @@ export class Plan {
   constructor(app) { this.app = app; }
   async mount(root) {
     const settings = el("pre", {});
+    const others = this.app.shown.length > 1 ? [panel("Settings in which the runs that are compared differ", await differences(this.app))] : [];
     root.replaceChildren(el("p", { class: "quiet" }, "Laying the plan out…"));
     ask(`/api/runs/${this.app.main}/settings`).then((d) => { settings.textContent = d.yaml; }).catch((e) => { settings.textContent = e.message; });
     try {
@@ -93,8 +120,8 @@ export class Plan {
         card("memory of the rank that needs most", p.peak_was ? bytes(p.peak_was) : "–", `predicted ${bytes(p.peak)}`), card("MFU", share(p.mfu_was), p.step ? `predicted ${share(p.mfu)}` : ""), card("data wait", share(p.wait_was), "measured"), card("schedule", p.schedule, `${p.ranks.length} ranks`)),
         p.why ? el("p", { class: "quiet" }, p.why) : "",
         panel("Memory of each rank: predicted above, held at the newest look below", el("div", { class: "legend" }, ...parts.map(([, c, t]) => el("span", {}, el("i", { css: { background: `var(${c})` } }), t)), el("span", {}, el("i", { css: { background: "var(--dim)" } }), "held")),
-          el("div", { class: "scroll" }, table(["rank", "blocks", "predicted", "held", ""], p.ranks.map((r) => [r.name, r.blocks, bytes(r.total), r.held ? bytes(r.held) : "–", el("div", {}, bar(r), el("br", {}), held(r))]), [2, 3]))), panel("Settings that the run was given", settings));
-    } catch (e) { root.replaceChildren(panel("Plan", failed(e)), panel("Settings that the run was given", settings)); }
+          el("div", { class: "scroll" }, table(["rank", "blocks", "predicted", "held", ""], p.ranks.map((r) => [r.name, r.blocks, bytes(r.total), r.held ? bytes(r.held) : "–", el("div", {}, bar(r), el("br", {}), held(r))]), [2, 3]))), ...others, panel("Settings that the run was given", settings));
+    } catch (e) { root.replaceChildren(panel("Plan", failed(e)), ...others, panel("Settings that the run was given", settings)); }
   }
   unmount() {}
 }
