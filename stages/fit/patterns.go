@@ -76,7 +76,11 @@ func (r rules) starts(lora *block.Lora, experts bool) {
 	}
 	small := map[string]int{} // the smaller of rows and columns
 	for _, p := range r.m.Adapters(lora) {
-		base, n := strings.Split(p.Name, ".lora_")[0], slices.Max(p.Shape)
+		base, rest, _ := strings.Cut(p.Name, ".lora_")
+		n := p.Shape[0] // of B
+		if rest == "A.weight" {
+			n = p.Shape[1]
+		}
 		if small[base] == 0 {
 			small[base] = n
 			continue
