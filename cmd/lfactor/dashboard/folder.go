@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/actors/run/tables"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 const (
@@ -192,6 +193,7 @@ type summary struct {
 	Plan    string  `json:"plan"`
 	Updated float64 `json:"updated"` // seconds since 1970, of the newest step
 	Wrong   string  `json:"wrong,omitempty"`
+	Draws   bool    `json:"draws,omitempty"` // it has a log of answers
 }
 
 func (f *folder) summary(id int) summary {
@@ -206,6 +208,7 @@ func (f *folder) summary(id int) summary {
 			s.Loss = float64(l)
 		}
 	}
+	s.Draws = !s.Sim && machine.Exists(filepath.Join(f.dir, run.RolloutsName))
 	if i, err := os.Stat(f.metrics.path); err == nil {
 		s.Updated = float64(i.ModTime().UnixMilli()) / 1e3
 	}

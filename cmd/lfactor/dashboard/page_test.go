@@ -1,8 +1,14 @@
 package dashboard
 
 import (
+	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,4 +52,30 @@ func TestSumsOfSteps(t *testing.T) {
 	text := string(s.window(nil, 0, 9, 100))
 	require.Contains(t, text, `"seen":[50,100,150,200,200]`)
 	require.Contains(t, text, `"elapsed":[0.5,1,1.5,2,2.5]`)
+}
+
+// TestDrawnAnswers: the newest answers come first, as many as are asked for, without tokens; a line that is not whole is none.
+func TestDrawnAnswers(t *testing.T) {
+	f := &folder{dir: t.TempDir()}
+	ask := func(query string) []drawnAnswer {
+		got, err := drawnOf(f, httptest.NewRequest(http.MethodGet, "/?"+query, nil))
+		require.NoError(t, err)
+		return got.([]drawnAnswer)
+	}
+	require.Empty(t, ask(""))
+	var text strings.Builder
+	for step := range 5 {
+		fmt.Fprintf(&text, `{"step": %d, "asked": "1+1=", "text": "%s", "answer": [1, 2], "reward": %s, "end": "length"}`+"\n", step+1,
+			strings.Repeat("é", 5000), []string{"null", "0.5"}[step%2])
+	}
+	text.WriteString(`{"step": 6, "as`)
+	require.NoError(t, os.WriteFile(filepath.Join(f.dir, run.RolloutsName), []byte(text.String()), 0o600))
+	all := ask("")
+	require.Len(t, all, 5)
+	require.EqualValues(t, 5, all[0].Step)
+	require.Nil(t, all[0].Reward)
+	require.Equal(t, 0.5, *all[1].Reward)
+	require.Equal(t, 2, all[0].Tokens)
+	require.Equal(t, strings.Repeat("é", 4000)+" …", all[0].Text)
+	require.Len(t, ask("most=2"), 2)
 }

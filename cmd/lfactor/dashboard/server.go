@@ -83,7 +83,7 @@ func New(port int, o Options) *Server {
 	mux.HandleFunc("GET /api/stream", s.stream)
 	for name, f := range map[string]func(*folder, *http.Request) (any, error){"series": seriesOf, "graph": graphNow,
 		"jobs": jobsOf, "events": eventsOf, "logs": logsOf, "data": dataOf, "checkpoints": checkpointsOf,
-		"samples": samplesOf, "plan": s.planOf, "settings": settingsOf} {
+		"samples": samplesOf, "answers": drawnOf, "plan": s.planOf, "settings": settingsOf} {
 		mux.HandleFunc("GET /api/runs/{id}/"+name, s.about(f))
 	}
 	mux.HandleFunc("GET /runs/{id}/rows", s.rows)

@@ -3,12 +3,13 @@ import { el, $, ask, colours, si, seconds, failed } from "/page/lib.js";
 import { Curves } from "/page/curves.js";
 import { Graph, Why } from "/page/graph.js";
 import { Timeline } from "/page/timeline.js";
-import { Events, Data, Checkpoints, Plan } from "/page/panels.js";
+import { Events, Data, Checkpoints, Plan, Answers } from "/page/panels.js";
 import { Actors } from "/page/logs.js";
 import { Cluster } from "/page/cluster.js";
 
 const app = { runs: [], find: [], shown: [], main: 0, admin: false, run: (id) => app.runs.find((r) => r.id === id) };
-const pages = [["curves", "Curves", new Curves(app)], ["graph", "Graph", new Graph(app)], ["timeline", "Timeline", new Timeline(app)], ["why", "Why", new Why()], ["events", "Events", new Events(app)], ["data", "Data", new Data(app)], ["checkpoints", "Checkpoints", new Checkpoints(app)], ["plan", "Plan", new Plan(app)], ["actors", "Actors", new Actors(app)], ["cluster", "Cluster", new Cluster(app, async (id) => { if (!app.run(id)) await refresh(); choose(id, "curves"); })]];
+const pages = [["curves", "Curves", new Curves(app)], ["graph", "Graph", new Graph(app)], ["timeline", "Timeline", new Timeline(app)], ["why", "Why", new Why()], ["events", "Events", new Events(app)], ["data", "Data", new Data(app)], ["checkpoints", "Checkpoints", new Checkpoints(app)], ["plan", "Plan", new Plan(app)], ["actors", "Actors", new Actors(app)], ["cluster", "Cluster", new Cluster(app, async (id) => { if (!app.run(id)) await refresh(); choose(id, "curves"); })],
+  ["answers", "Answers", new Answers(app)]]; // the last has no key
 let page = null, source = null;
 
 function theme(to) {
@@ -18,11 +19,14 @@ function theme(to) {
 }
 theme(localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 
+const tab = (name) => $("tabs").querySelector(`[data-page=${name}]`);
+
 function open(name, keep) {
-  const next = pages.find((p) => p[0] === name && (app.cluster || name !== "cluster")) || pages[app.cluster && !app.runs.length ? 9 : 0];
+  const next = pages.find((p) => p[0] === name && (app.cluster || name !== "cluster") && (app.run(app.main)?.draws || name !== "answers")) || pages[app.cluster && !app.runs.length ? 9 : 0];
   page?.[2].unmount();
   page = next;
   if (!keep) history.replaceState(null, "", "#" + next[0]);
+  tab("answers").hidden = !app.run(app.main)?.draws;
   for (const b of $("tabs").children) b.setAttribute("aria-selected", String(b.dataset.page === next[0]));
   const root = el("div", { role: "tabpanel", "aria-label": next[1] });
   $("main").replaceChildren(root);
@@ -87,7 +91,7 @@ $("keys").append(el("h3", {}, "Keys"), el("table", {}, el("tbody", {}, ...keys.m
 document.addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(e.target.tagName) && e.target.type !== "checkbox" && e.target.type !== "range") return;
   const n = e.key === "0" ? 10 : +e.key;
-  if (n >= 1 && n <= pages.length && (n < 10 || app.cluster)) open(pages[n - 1][0]);
+  if (n >= 1 && n <= 10 && (n < 10 || app.cluster)) open(pages[n - 1][0]);
   else if (e.key === "t") $("theme").click();
   else if (e.key === "r") pages[0][2].reset?.();
   else if (e.key === "?") $("keys").showModal();
@@ -96,12 +100,13 @@ document.addEventListener("keydown", (e) => {
 $("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 $("find").addEventListener("input", (e) => { app.find = e.target.value.toLowerCase().split(/\s+/); sidebar(); });
 $("help").addEventListener("click", () => $("keys").showModal());
-$("tabs").append(...pages.map(([name, title], i) => el("button", { role: "tab", "data-page": name, "aria-selected": "false", title: `${title} (${(i + 1) % 10})`, hidden: name === "cluster", onclick: () => open(name) }, title)));
+$("tabs").append(...pages.map(([name, title], i) => el("button", { role: "tab", "data-page": name, "aria-selected": "false", title: i < 10 ? `${title} (${(i + 1) % 10})` : title, hidden: name === "cluster" || name === "answers", onclick: () => open(name) }, title)));
 
 async function refresh() {
   const d = await ask("/api/runs");
   app.runs = d.runs; app.admin = d.admin; app.cluster = d.cluster;
-  $("tabs").lastChild.hidden = !app.cluster;
+  tab("cluster").hidden = !app.cluster;
+  tab("answers").hidden = !app.run(app.main)?.draws;
   sidebar();
 }
 try {

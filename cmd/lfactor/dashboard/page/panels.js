@@ -125,3 +125,31 @@ export class Plan {
   }
   unmount() {}
 }
+
+// Answers are what a run of reinforcement learning drew lately, with rewards, by text and reward.
+export class Answers {
+  constructor(app) { this.app = app; this.text = ""; this.order = "newest"; }
+  async mount(root) {
+    const find = el("input", { type: "search", placeholder: "find in prompts and answers", "aria-label": "find in prompts and answers", value: this.text, oninput: (e) => { this.text = e.target.value.toLowerCase(); this.draw(); } });
+    const by = el("select", { "aria-label": "order", onchange: (e) => { this.order = e.target.value; this.draw(); } }, ...["newest", "best", "worst", "longest"].map((o) => el("option", { value: o, selected: o === this.order }, o + " first")));
+    const again = el("button", { onclick: () => this.load() }, "look again");
+    this.note = el("span", { class: "quiet" });
+    this.body = el("div", { class: "panel" });
+    root.replaceChildren(el("div", { class: "bar" }, find, by, again, this.note), this.body);
+    await this.load();
+  }
+  unmount() { this.body = null; }
+  async load() {
+    try { this.list = await ask(`/api/runs/${this.app.main}/answers?most=1000`); this.draw(); } catch (e) { this.body?.replaceChildren(failed(e)); }
+  }
+  draw() {
+    if (!this.body || !this.list) return;
+    const worth = (a) => a.reward ?? -Infinity;
+    const order = { newest: () => 0, best: (a, b) => worth(b) - worth(a), worst: (a, b) => worth(a) - worth(b), longest: (a, b) => b.tokens - a.tokens }[this.order];
+    const rows = this.list.filter((a) => !this.text || (a.asked + "\n" + a.text).toLowerCase().includes(this.text)).sort(order);
+    const mean = rows.filter((a) => a.reward !== null);
+    this.note.textContent = `${rows.length} of the newest ${this.list.length}${mean.length ? `, mean reward ${si(mean.reduce((s, a) => s + a.reward, 0) / mean.length)}` : ""}`;
+    this.body.replaceChildren(table(["step", "prompt", "answer", "reward", "tokens", ""], rows.slice(0, 200).map((a) => [String(a.step), el("pre", {}, a.asked), el("pre", {}, a.text), a.reward === null ? "–" : si(a.reward), String(a.tokens),
+      el("span", {}, a.end === "length" ? el("span", { class: "tag warn", title: "the answer was cut at its longest" }, "cut") : "", a.suspect ? el("span", { class: "tag error" }, "suspect") : "", a.fault ? el("span", { class: "tag error", title: a.fault }, "fault") : "")]), [0, 3, 4]));
+  }
+}
