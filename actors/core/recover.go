@@ -50,7 +50,7 @@ func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	c.lives[i] = m.Step
-	if why := c.hopelessly(i); why != "" {
+	if why := c.hopelessly(i, ctx.Now()); why != "" {
 		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf(
 			"%s and is not started again (train.restarts=%d); the last time: %s", why, c.l.Restarts, m.Text)})
 		return
@@ -123,16 +123,17 @@ func (c *Coordinator) reconnect(ctx actors.Context, m *actors.Message) {
 type deaths struct {
 	step  int64
 	times int
+	last  actors.Time
 }
 
 // hopelessly counts the end of a rank, and says why it is one too many: it comes at the same step again and
 // again, or the run does not get on.
-func (c *Coordinator) hopelessly(i int) string {
+func (c *Coordinator) hopelessly(i int, now actors.Time) string {
 	d := c.deaths[i]
-	if d.step != c.step {
-		d = deaths{step: c.step}
+	if d.step != c.step && actors.Duration(now-d.last) >= c.l.Window {
+		d.times = 0
 	}
-	d.times++
+	d = deaths{step: c.step, times: d.times + 1, last: now}
 	c.deaths[i] = d
 	c.ends++
 	switch most := c.l.Restarts; {

@@ -28,7 +28,8 @@ type RunLayout struct {
 	Norms [][]int32
 	// a rank that ends will come back: the run goes on from the newest saved state
 	Recover  bool
-	Restarts int // how often one may end without a new step in between; 0 is no limit
+	Window   actors.Duration // for which an end counts, though steps were taken since
+	Restarts int             // how often one may end without a new step in between; 0 is no limit
 	// from the loss of messages until all connections are made anew, if no process has ended; 0 is usual
 	Grace   actors.Duration
 	SlowFor actors.Duration // a rank that is slow for less is not named

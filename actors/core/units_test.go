@@ -98,21 +98,28 @@ func TestStaleCopies(t *testing.T) {
 func TestHopeless(t *testing.T) {
 	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6}, First: 1, Last: 99, Restarts: 2})
 	c.step = 3
-	require.Empty(t, c.hopelessly(0)+c.hopelessly(0)+c.hopelessly(1))
+	require.Empty(t, c.hopelessly(0, 0)+c.hopelessly(0, 0)+c.hopelessly(1, 0))
 	c.step = 4
-	require.Empty(t, c.hopelessly(0)+c.hopelessly(0), "another step")
-	require.Equal(t, "rank 0 has ended 3 times at step 4", c.hopelessly(0))
+	require.Empty(t, c.hopelessly(0, 0)+c.hopelessly(0, 0), "another step")
+	require.Equal(t, "rank 0 has ended 3 times at step 4", c.hopelessly(0, 0))
 	c = NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6}, First: 1, Last: 99})
 	for range 100 {
-		require.Empty(t, c.hopelessly(0), "0 is no limit")
+		require.Empty(t, c.hopelessly(0, 0), "0 is no limit")
 	}
 	c = NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6}, First: 1, Last: 99, Restarts: 2})
 	for i := range int64(lossesMost * 2 * 2) {
 		c.step = i
-		require.Empty(t, c.hopelessly(0))
+		require.Empty(t, c.hopelessly(0, 0))
 	}
 	c.step++
-	require.NotEmpty(t, c.hopelessly(0), "the run does not get on")
+	require.NotEmpty(t, c.hopelessly(0, 0), "the run does not get on")
+	c = NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6}, First: 1, Last: 99, Restarts: 2, Window: actors.Second})
+	for step, at := range []actors.Duration{0, actors.Second - 1, 3 * actors.Second, 3*actors.Second + 1} {
+		c.step = int64(step)
+		require.Empty(t, c.hopelessly(0, actors.Time(at)), "steps are taken, and the window is over once")
+	}
+	c.step = 9
+	require.NotEmpty(t, c.hopelessly(0, actors.Time(4*actors.Second)), "the third time within the window")
 }
 
 // TestShortValues: what values do not reach to is 0.

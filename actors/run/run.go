@@ -328,7 +328,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	}
 	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0,
 		c.Train.Restarts, r.data.place
-	o.Coord.Aside = r.data.aside
+	o.Coord.Aside, o.Coord.Window = r.data.aside, actors.Duration(c.Train.RestartWindow*float64(actors.Second))
 	if (c.Train.Patience > 0 || c.Checkpoint.Best) && r.report != nil {
 		o.Coord.Enough = r.report.patience.enough
 	}

@@ -16,6 +16,8 @@ type Noter interface {
 	SlowWay(proc int, text string)
 	// Hung takes in that a process says that it lives and takes no step, and why, and sees to its end.
 	Hung(proc int, text string)
+	// Steps takes in that the run has taken a step since this process leads.
+	Steps()
 }
 
 // starved says that a process has fewer processors than it could use, "" if it has as many.

@@ -41,6 +41,7 @@ type watch struct {
 	began time.Time
 	mu    sync.Mutex
 	stall core.Stall
+	steps bool // the fleet has heard of one
 	ended bool // the coordinator has said so: what it saves is durable
 }
 
@@ -60,6 +61,10 @@ func (w *watch) seen(m actors.Message) {
 	defer w.mu.Unlock()
 	w.stall.Seen(w.now(), m.Text == core.TopicStep)
 	w.ended = w.ended || m.Text == core.TopicEnd
+	if f, ok := w.r.io.Fleet.(Noter); ok && m.Text == core.TopicStep && !w.steps {
+		w.steps = true
+		f.Steps()
+	}
 }
 
 // run carries out what trains, and looks at it meanwhile. It comes back without it when a request to stop

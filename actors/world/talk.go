@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Turn is what an environment of texts says: to the beginning of an episode, and to each text that it is told.
@@ -135,10 +137,8 @@ func (t *Talks) Next(ctx context.Context, e *Dialogue) (Turn, error) {
 		case ctx.Err() != nil || errors.As(err, &other):
 			tries = 2
 		case errors.As(err, &none) && time.Now().Before(until):
-			select {
-			case <-time.After(fullPause):
-			case <-ctx.Done():
-				return Turn{}, ctx.Err()
+			if err := machine.Pause(ctx, fullPause); err != nil {
+				return Turn{}, err
 			}
 		default:
 			tries++

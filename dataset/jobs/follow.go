@@ -360,10 +360,8 @@ func Follow(ctx context.Context, c FollowConfig, every, idle time.Duration, see 
 			err := f.End()
 			return f.Report(), err
 		}
-		select {
-		case <-ctx.Done():
+		if machine.Pause(ctx, every) != nil {
 			return f.Report(), nil
-		case <-time.After(every):
 		}
 	}
 }

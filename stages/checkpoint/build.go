@@ -60,7 +60,8 @@ var errKilled = errors.New("killed")
 
 // Build writes files and gives them their names in the order of the list, when all are whole. Of a conversion that was
 // interrupted it writes what the journal has not, or what is not as the journal says; a nil journal is of one that does
-// not go on. tidy is called before the first file gets its name. On an error nothing is left.
+// not go on. tidy is called before the first file gets its name. On an error nothing is left. The journal stays: more may
+// belong to the conversion than these files, and whoever began it drops it.
 func Build(j *Journal, files []Planned, tidy func() error) error {
 	return (&building{j: j, files: files}).build(tidy)
 }
@@ -107,10 +108,7 @@ func (b *building) build(tidy func() error) (err error) {
 			}
 		}
 	}
-	if err := b.at("end"); err != nil {
-		return err
-	}
-	return b.j.Drop()
+	return b.at("end")
 }
 
 // at is where a test may stop.

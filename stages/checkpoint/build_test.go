@@ -80,7 +80,9 @@ func TestBuildGoesOn(t *testing.T) {
 				}
 				return nil
 			}
-			err = b.build(nil)
+			if err = b.build(nil); err == nil {
+				require.NoError(t, b.j.Drop())
+			}
 			if b.j.f != nil {
 				require.NoError(t, b.j.f.Close()) // as the end of a process does
 			}

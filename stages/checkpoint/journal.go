@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,9 +56,9 @@ func (j *Journal) Begun() (same, other bool) {
 	}
 	defer f.Close()
 	n, _ := f.Read(line) // what is short is none
-	first, _, _ := strings.Cut(string(line[:n]), "\n")
+	first, _, whole := strings.Cut(string(line[:n]), "\n")
 	same = strings.HasPrefix(first, journalMagic+" "+j.key+" ")
-	return same, !same
+	return same && whole, !same && whole // else nothing was written but a part of this
 }
 
 // Drop removes the journal: nothing goes on any more.
@@ -92,13 +93,14 @@ func (j *Journal) first(places string) string {
 	return journalMagic + " " + j.key + " " + places + "\n"
 }
 
-// anew empties the journal.
+// anew empties the journal, which at no moment is without its first line.
 func (j *Journal) anew(places string) error {
-	if err := j.f.Truncate(0); err != nil {
+	first := j.first(places)
+	if _, err := j.f.WriteAt([]byte(first), 0); err != nil {
 		return err
 	}
-	_, err := j.f.WriteString(j.first(places))
-	return err
+	_, err := j.f.Seek(int64(len(first)), io.SeekStart)
+	return errors.Join(err, j.f.Truncate(int64(len(first))))
 }
 
 // open reads what was done of a conversion with these places, and begins anew where it is another's.
@@ -119,8 +121,9 @@ func (j *Journal) open(places string) error {
 		return j.anew(places)
 	}
 	j.read(string(rest))
-	_, err = j.f.WriteString("\n") // ends a line that was cut
-	return err
+	_, err = j.f.WriteAt([]byte("\n"), int64(len(text))) // ends a line that was cut
+	_, at := j.f.Seek(0, io.SeekEnd)
+	return errors.Join(err, at)
 }
 
 // hold opens the file, which no other process may have open so.
@@ -128,7 +131,7 @@ func (j *Journal) hold() error {
 	if err := OS.MkdirAll(filepath.Dir(j.path)); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}

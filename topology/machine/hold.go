@@ -1,8 +1,10 @@
 package machine
 
 import (
+	"context"
 	"os"
 	"syscall"
+	"time"
 )
 
 // EnvHoldTerm is the environment variable of processes that leave SIGTERM to whoever has started them: Slurm
@@ -18,4 +20,14 @@ func EndSignal() syscall.Signal {
 		return otherTerm
 	}
 	return syscall.SIGTERM
+}
+
+// Pause waits for a while, or until ctx ends, and says then why it has.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }

@@ -92,27 +92,26 @@ func (a *Agent) carryOut(e decide.Effect) {
 
 // atProc does to a process what was decided; the lock is held.
 func (a *Agent) atProc(e decide.Effect) {
+	at := func(life int64, do func(p *proc)) {
+		if p := a.procs[life]; p != nil {
+			do(p)
+		}
+	}
 	switch e := e.(type) {
 	case decide.Pass:
-		if p := a.procs[e.Life]; p != nil {
-			p.pass(e.M)
-		}
+		at(e.Life, func(p *proc) { p.pass(e.M) })
 	case decide.Kill:
-		if p := a.procs[e.Life]; p != nil {
-			p.kill()
-		}
+		at(e.Life, (*proc).kill)
 	case decide.Signal:
-		if p := a.procs[e.Life]; p != nil {
+		at(e.Life, func(p *proc) {
 			s := syscall.Signal(e.Code)
 			if s == syscall.SIGTERM {
 				s = machine.EndSignal()
 			}
 			_ = p.cmd.Process.Signal(s) // it may have ended
-		}
+		})
 	case decide.Finish:
-		if p := a.procs[e.Life]; p != nil {
-			p.finish()
-		}
+		at(e.Life, (*proc).finish)
 	case decide.Ask:
 		switch p := a.procs[e.Life]; {
 		case p == nil && e.M.Kind == control.Read && e.M.Spec != nil:
@@ -224,10 +223,7 @@ func (a *Agent) reviveHeads() {
 		command := append(slices.Clone(a.o.Command), control.HeadArgs(l.Dir, l.Listen)...)
 		pid, err := machine.Detached(l.Dir, command...)
 		a.logf("the head in %s has ended; started again as pid %d: %v", l.Dir, pid, err)
-		select { // it takes as long until it holds its lock
-		case <-a.ctx.Done():
-		case <-time.After(500 * time.Millisecond):
-		}
+		_ = machine.Pause(a.ctx, 500*time.Millisecond) // it takes as long until it holds its lock
 	}
 }
 

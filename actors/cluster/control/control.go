@@ -149,6 +149,9 @@ type Spec struct {
 	Procs int               `json:"procs" most:"8192"`                    // processes of the run
 	// it wants; 0 for as many as there are, at most one a process
 	Hosts int `json:"hosts" most:"8192"`
+	// train.restarts, 0 where it has none, and train.restart_window, in seconds
+	Restarts int     `json:"restarts,omitempty" most:"1048576"`
+	Window   float64 `json:"window,omitempty"`
 	// which of its processes send each other something
 	Talks []topology.Talk `json:"talks,omitempty" most:"262144"`
 	// Who has submitted it, as the certificate says, with its role, and the directories that jobs of a

@@ -154,10 +154,8 @@ func (c *Client) Open(ctx context.Context, method, path string, in any) (io.Read
 		if !again || time.Now().After(until) {
 			return r, err
 		}
-		select { // a head that was killed is back within a second
-		case <-ctx.Done():
+		if machine.Pause(ctx, 50*time.Millisecond) != nil { // a head that was killed is back within a second
 			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

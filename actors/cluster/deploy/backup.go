@@ -118,11 +118,9 @@ func serves(ctx context.Context, c *user.Cluster) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if machine.Pause(ctx, 100*time.Millisecond) != nil {
 			return exit.With(fmt.Errorf("the backup is in place, and the heads do not serve it within %v: %w. What they had "+
 				"before is in %s", servesWithin, err, filepath.Join(c.Head.Dir, "store", "etcd-before-*")), exit.Corrupt)
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

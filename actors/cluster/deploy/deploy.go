@@ -282,10 +282,8 @@ func (u *Up) joined(ctx context.Context, c *user.Cluster, hosts []user.Host) err
 				return nil
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if machine.Pause(ctx, 20*time.Millisecond) != nil {
 			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	if last != nil {

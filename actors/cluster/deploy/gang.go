@@ -90,12 +90,7 @@ func (s *Gang) InviteAgain(ctx context.Context, c *user.Cluster) {
 	if err != nil {
 		return
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(tokensEvery):
-		}
+	for machine.Pause(ctx, tokensEvery) == nil {
 		if n, err := connected(ctx, client); err == nil && n < s.Tasks {
 			_ = s.Invite(ctx, c) // the next time may do better
 		}
@@ -173,10 +168,8 @@ func (s *Gang) Invited(ctx context.Context) (t trust.Token, err error) {
 			return t, exit.With(fmt.Errorf("task 0 has left no tokens in %s within %v: all hosts have to see that "+
 				"directory; name another with --meet", s.Meet, s.Limit()), exit.Unreachable)
 		}
-		select {
-		case <-ctx.Done():
+		if machine.Pause(ctx, 100*time.Millisecond) != nil {
 			return t, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
@@ -192,10 +185,8 @@ func (s *Gang) Gather(ctx context.Context, c *user.Cluster) (n int, err error) {
 		if err != nil || n >= s.Tasks || time.Now().After(limit) {
 			return n, err
 		}
-		select {
-		case <-ctx.Done():
+		if machine.Pause(ctx, 50*time.Millisecond) != nil {
 			return n, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Join makes this host a member of the cluster of a token and returns what its agent is run with, and the
@@ -84,10 +84,8 @@ func ask(ctx context.Context, c *control.Client, q head.JoinRequest, a *head.Joi
 		if !errors.As(err, &r) || r.Status != http.StatusTooManyRequests {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if machine.Pause(ctx, head.KnockEvery) != nil {
 			return ctx.Err()
-		case <-time.After(head.KnockEvery):
 		}
 	}
 	return err

@@ -101,11 +101,9 @@ func (u *Up) follows(ctx context.Context, cl *control.Client, name, path string)
 		}) {
 			return cl.Do(ctx, "POST", path+"/promote", nil, nil)
 		}
-		select {
-		case <-ctx.Done():
+		if machine.Pause(ctx, 50*time.Millisecond) != nil {
 			return exit.With(fmt.Errorf("head %s was started and does not follow within %v: `lfactor "+
 				"cluster logs %s` says why; repeat this then", name, startLimit, name), exit.Unreachable)
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

@@ -217,10 +217,8 @@ func Follow(ctx context.Context, c *control.Client, job string, see func(Output)
 				"and `lfactor attach %s` shows it when the head is back: "+
 				"%w", patience, job, err), exit.Unreachable)
 		}
-		select {
-		case <-ctx.Done():
+		if machine.Pause(ctx, 100*time.Millisecond) != nil {
 			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lfactor/lfactor/stages/policies"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // errSlow says that a client took too long over a message of its own, or over one of the server's.
@@ -93,19 +94,9 @@ func (t *talk) say(ctx context.Context, err error) error {
 func (t *talk) refuse(ctx context.Context, err error, code websocket.StatusCode) {
 	t.s.seen.refused.Add(1)
 	if t.say(ctx, err) == nil {
-		t.pause(ctx)
+		_ = machine.Pause(ctx, t.s.o.Pause) // it bounds how often a connection can have messages refused
 	}
 	_ = t.c.Close(code, "see the text before") // it may have gone
-}
-
-// pause bounds how often a connection can have messages refused.
-func (t *talk) pause(ctx context.Context) {
-	timer := time.NewTimer(t.s.o.Pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // answer gives the actions for an observation, or says why there are none: the connection then goes on.
@@ -120,7 +111,7 @@ func (t *talk) answer(ctx context.Context, v any, began time.Time) error {
 		}
 		t.s.seen.refused.Add(1) // a failure of the policy's as well: whoever asks again at once is told so again
 		if err = t.say(ctx, err); err == nil {
-			t.pause(ctx)
+			_ = machine.Pause(ctx, t.s.o.Pause) // as above
 		}
 		return err
 	}

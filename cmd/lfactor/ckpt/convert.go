@@ -119,11 +119,11 @@ func (o *conversion) whole(c *cobra.Command, src, dst string) error {
 		}
 	}
 	end := growing(c.ErrOrStderr(), dst)
-	err := errors.Join(o.convert(c, src, dst), o.journal.Drop())
-	if end(); err != nil {
-		return err
+	err := o.convert(c, src, dst)
+	if end(); err == nil {
+		err = o.probe(c.ErrOrStderr(), src, dst)
 	}
-	return o.probe(c.ErrOrStderr(), src, dst)
+	return errors.Join(err, o.journal.Drop()) // not before: a repetition is refused where there are files and no journal
 }
 
 // check holds flags to each other and to what is at the destination.

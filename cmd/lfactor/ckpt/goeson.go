@@ -125,7 +125,8 @@ func (o *conversion) between(src, dst string, then func(dir string) error) (err 
 		if err := first.folder(src, dir, ""); err != nil {
 			return errors.Join(err, os.RemoveAll(dir))
 		}
-		if err := os.WriteFile(filepath.Join(dir, stageDone), []byte(o.key), 0o600); err != nil {
+		err := os.WriteFile(filepath.Join(dir, stageDone), []byte(o.key), 0o600)
+		if err = errors.Join(err, first.journal.Drop()); err != nil {
 			return errors.Join(err, os.RemoveAll(dir))
 		}
 	}

@@ -103,10 +103,8 @@ func (s *gangJoin) joined(ctx context.Context, binary string) (h user.Host, head
 			return h, heads, err
 		}
 		say("! %v; asking again", err)
-		select {
-		case <-ctx.Done():
+		if machine.Pause(ctx, 2*time.Second) != nil {
 			return h, nil, ctx.Err()
-		case <-time.After(2 * time.Second):
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/jobs"
 	"github.com/lfactor/lfactor/dataset/store"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // follow is ingest --follow.
@@ -126,14 +127,12 @@ func dataRoom() *cobra.Command {
 			if credits.Room() > 0 || *wait == 0 {
 				return cli.Emit(c, credits, func(w io.Writer) { fmt.Fprintln(w, credits.Room()) })
 			}
-			select {
-			case <-ctx.Done():
+			if machine.Pause(ctx, lookEvery) != nil {
 				if c.Context().Err() != nil {
 					return c.Context().Err()
 				}
 				return fmt.Errorf("%s has no room: %d shards are granted and as many are taken; ask again when "+
 					"the runs are further", args[0], credits.Granted)
-			case <-time.After(lookEvery):
 			}
 		}
 	}

@@ -39,6 +39,7 @@ func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, f
 		return nil, err
 	}
 	s.Log, s.Name, s.Procs = absolute(s.Dir, cfg.Run.Log.Dir), filepath.Base(file), cfg.Run.Plan.Procs
+	s.Restarts, s.Window = cfg.Run.Train.Restarts, cfg.Run.Train.RestartWindow
 	for _, d := range []string{cfg.Run.Checkpoint.Dir, cfg.Run.Log.Dir} {
 		if d != "" {
 			s.Keep = append(s.Keep, absolute(s.Dir, d))

@@ -113,45 +113,36 @@ func (a *Agent) goOn(p *proc) {
 	}
 }
 
-// of is the process with a life; nil if it has ended.
-func (a *Agent) of(life int64) *proc {
+// at does something with the process that has a life, unless it has ended.
+func (a *Agent) at(life int64, do func(p *proc)) {
 	for _, p := range a.procs { //lfvet:order one of them has it
 		if p.life == life {
-			return p
+			do(p)
+			return
 		}
 	}
-	return nil
 }
 
 // ofProc takes in what has become of a process, or what it says.
 func (a *Agent) ofProc(in Input) {
 	switch in := in.(type) {
 	case Started:
-		if p := a.of(in.Life); p != nil {
-			a.started(p, in)
-		}
+		a.at(in.Life, func(p *proc) { a.started(p, in) })
 	case Said:
-		if p := a.of(in.Life); p != nil {
-			a.said(p, in.M)
-		}
+		a.at(in.Life, func(p *proc) { a.said(p, in.M) })
 	case Ready:
-		if p := a.of(in.Life); p != nil {
+		a.at(in.Life, func(p *proc) {
 			p.Ready = true
 			a.tell(control.Message{Kind: control.Ready, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen})
-		}
+		})
 	case Wrote:
-		if p := a.of(in.Life); p != nil {
-			a.tell(control.Message{Kind: control.Output, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen,
-				Stream: in.Stream, Data: in.Data})
-		}
+		a.at(in.Life, func(p *proc) {
+			a.tell(control.Message{Kind: control.Output, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen, Stream: in.Stream, Data: in.Data})
+		})
 	case Silent:
-		if p := a.of(in.Life); p != nil {
-			a.silent(p, in)
-		}
+		a.at(in.Life, func(p *proc) { a.silent(p, in) })
 	case Exited:
-		if p := a.of(in.Life); p != nil {
-			a.exited(p, in)
-		}
+		a.at(in.Life, func(p *proc) { a.exited(p, in) })
 	default:
 		panic(fmt.Sprintf("decide: no agent takes a %T", in))
 	}
@@ -185,7 +176,8 @@ func (a *Agent) said(p *proc, m control.Message) {
 		return
 	case control.Listening:
 		p.Addr = m.Addr
-	case control.Start, control.Leave, control.Kill, control.Slow, control.Hung, control.Widths:
+	case control.Start, control.Leave, control.Kill, control.Slow, control.Hung, control.Widths,
+		control.Ready:
 		if m.Proc != 0 {
 			return // only the process that leads looks after others
 		}

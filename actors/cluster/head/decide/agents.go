@@ -35,7 +35,8 @@ type agent struct {
 type Member struct {
 	Name    string    `json:"name"`
 	Joined  time.Time `json:"joined"`
-	Serial  string    `json:"serial"` // of its certificate
+	Met     bool      `json:"met,omitempty"` // its agent has connected once
+	Serial  string    `json:"serial"`        // of its certificate
 	Drained bool      `json:"drained,omitempty"`
 	Leaving bool      `json:"leaving,omitempty"` // it ends when it has no process any more
 }
@@ -124,7 +125,7 @@ func (in Connect) apply(h *Head) {
 	// The same process id means that the agent lost its connection only, and not its memory.
 	back := a.info.Pid == info.Pid && info.Pid != 0
 	was := a.Member
-	a.info, a.conn, a.since, a.Serial = *info, in.Conn, h.now, in.Serial
+	a.info, a.conn, a.since, a.Serial, a.Met = *info, in.Conn, h.now, in.Serial, true
 	a.quiet, a.told, a.lost, a.why = false, false, 0, ""
 	delete(h.refused, a.Name)
 	a.skew = h.skewOf(info)
@@ -271,7 +272,11 @@ func (h *Head) gone(a *agent) {
 	if a.conn != 0 || h.ending {
 		return
 	}
-	h.event(Event{Kind: "lost", Host: a.Name, Text: fmt.Sprintf("host %s is lost: %s", a.Name, a.why)})
+	lost := Event{Kind: "lost", Host: a.Name, Text: fmt.Sprintf("host %s is lost: %s", a.Name, a.why)}
+	if !a.Met {
+		lost.Kind, lost.Text = "absent", fmt.Sprintf("host %s has not joined yet", a.Name)
+	}
+	h.event(lost)
 	h.say(Revive{a.Name})
 	h.lostWith(a.Name, fmt.Sprintf("was lost with its host %s (%s)", a.Name, a.why))
 	h.due = true

@@ -34,6 +34,7 @@ type Job struct {
 	Restarts int          `json:"restarts,omitempty"`
 	Recent   int          `json:"recent,omitempty"`  // of the restarts, those that came soon after another
 	Last     time.Time    `json:"last,omitzero"`     // of the newest restart
+	Steps    bool         `json:"steps,omitempty"`   // its run has taken one since
 	Leaders  int          `json:"leaders,omitempty"` // that have ended, of the processes that run now
 	Stop     bool         `json:"stop,omitempty"`    // a user wants its end
 	Int      bool         `json:"int,omitempty"`     // as by Ctrl-C
@@ -94,9 +95,10 @@ const (
 	restartsLong = 10 * time.Minute
 )
 
-// forgive forgets restarts that are long ago.
+// forgive forgets restarts that are long ago, or before a step.
 func (j *Job) forgive(now time.Time) {
-	if now.Sub(j.Last) > restartsLong {
+	window := time.Duration(j.Spec.Window * float64(time.Second))
+	if since := now.Sub(j.Last); since > max(restartsLong, window) || j.Steps && since >= window {
 		j.Recent = 0
 	}
 }
@@ -105,7 +107,7 @@ func (j *Job) forgive(now time.Time) {
 func (j *Job) restarted(now time.Time) {
 	j.Restarts++
 	j.Recent++
-	j.Last = now.UTC()
+	j.Steps, j.Last = false, now.UTC()
 }
 
 // save stores a job; each change of its placement is a new epoch, which no other change has, in this term or

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,6 +41,11 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 		h.tellAll(j)
 		h.askEnd(j, a)
 	case control.Ready:
+		if m.Proc == 0 { // its run has taken a step
+			j.Steps = true
+			h.save(j)
+			return
+		}
 		p.Ready = true
 		h.tellLeader(j, control.Message{Kind: control.Ready, Peer: m.Proc, Gen: p.Gen})
 	case control.Exited:
@@ -189,8 +195,8 @@ func (h *Head) procEnded(j *Job, n int, text string, code int) {
 		h.end(j, code, text)
 	case j.Stop:
 		h.end(j, 1, "was stopped by its user: it "+text)
-	case j.Recent >= maxRestarts:
-		h.end(j, 1, fmt.Sprintf("is given up: the process that leads it %s, and that for the %dth time",
+	case j.Recent >= cmp.Or(j.Spec.Restarts, maxRestarts):
+		h.end(j, 1, fmt.Sprintf("is given up: the process that leads it %s, and that %d times in a row (train.restarts)",
 			text, j.Recent+1))
 	case j.headless():
 		j.restarted(h.now)

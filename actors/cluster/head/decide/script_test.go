@@ -265,7 +265,8 @@ func (s *script) request(word, name string, o map[string]string) {
 	switch word {
 	case "submit":
 		spec := control.Spec{Args: []string{"train"}, Dir: "/d", Procs: int(number(o["procs"], 1)),
-			Hosts: int(number(o["hosts"], 0)), User: "u", Name: "train x"}
+			Hosts: int(number(o["hosts"], 0)), User: "u", Name: "train x",
+			Restarts: int(number(o["restarts"], 0)), Window: float64(number(o["window"], 0))}
 		if o["keep"] != "" {
 			spec.Keep = []string{o["keep"]}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/store"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // member finds the member at a peer's address: 0 if there is none.
@@ -69,10 +70,8 @@ func (t *term) again(ctx context.Context, f func() error) (err error) {
 		if err = f(); err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if machine.Pause(ctx, 100*time.Millisecond) != nil {
 			return err
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
