@@ -197,23 +197,3 @@ func (b *Batch) put(at int, s segment) int {
 	}
 	return at + len(s.tokens)
 }
-
-// MediaOfSegments is, for each of the batch's media, how many its segment has.
-func (b *Batch) MediaOfSegments() []int {
-	out, count := make([]int, len(b.Media)), map[int]int{}
-	of := func(m *Media) int {
-		s, _ := slices.BinarySearch(b.CuSeqlens, m.Spans[0].From+1)
-		return s - 1
-	}
-	for i := range b.Media {
-		if len(b.Media[i].Spans) > 0 {
-			count[of(&b.Media[i])]++
-		}
-	}
-	for i := range b.Media {
-		if len(b.Media[i].Spans) > 0 {
-			out[i] = count[of(&b.Media[i])]
-		}
-	}
-	return out
-}

@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -67,7 +68,7 @@ func TestPreparedMedia(t *testing.T) {
 			require.NoError(t, err)
 			for b := range bs {
 				got = append(got, bs[b].Origins)
-				n := bs[b].MediaOfSegments()
+				n := mediaOfSegments(&bs[b])
 				for i := range bs[b].Media {
 					m := &bs[b].Media[i]
 					v, err := m.Take()
@@ -108,4 +109,24 @@ func TestPreparedMedia(t *testing.T) {
 		}
 		require.Equal(t, want, got, "%+v", c)
 	}
+}
+
+// mediaOfSegments is, for each of the batch's media, how many its segment has.
+func mediaOfSegments(b *Batch) []int {
+	out, count := make([]int, len(b.Media)), map[int]int{}
+	of := func(m *Media) int {
+		s, _ := slices.BinarySearch(b.CuSeqlens, m.Spans[0].From+1)
+		return s - 1
+	}
+	for i := range b.Media {
+		if len(b.Media[i].Spans) > 0 {
+			count[of(&b.Media[i])]++
+		}
+	}
+	for i := range b.Media {
+		if len(b.Media[i].Spans) > 0 {
+			out[i] = count[of(&b.Media[i])]
+		}
+	}
+	return out
 }

@@ -97,7 +97,7 @@ func TestCompareDrawn(t *testing.T) {
 	t.Parallel()
 	dir, r, draws, counts := tinyRun(t), rand.New(rand.NewPCG(1, 2)), 6, map[string]int{}
 	if *clitest.Long {
-		draws = 200
+		draws = 90
 	}
 	template := filepath.Join(dir, "short.jinja")
 	require.NoError(t, os.WriteFile(template, []byte("{% for m in messages %}{% if m.role == 'user' %}{{ m.content }} {% else %}"+

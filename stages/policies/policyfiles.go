@@ -233,7 +233,7 @@ func (x *Robots) pipelines(dst string) error {
 		scaled()
 	}
 	if w.Step != "" {
-		before = append(before, step{Name: w.Step, Config: map[string]any{}})
+		before = append(before, step{Name: w.Step, Config: x.robotConfig(w.Step)})
 	}
 	if w.Tokenizer != "" {
 		before = append(before, step{Name: "tokenizer_processor",
@@ -315,6 +315,9 @@ func (x *Robots) statistics(dst, stem string) error {
 // robotConfig are the settings of a pipeline's step, which may be the one that says which robot acts.
 func (x *Robots) robotConfig(step string) map[string]any {
 	r, config := x.D.Words.Robot, map[string]any{}
+	if x.D.Words.Scaled && step == x.D.Words.Step { // else lerobot tells Pi0.5 of 32 numbers
+		config["max_state_dim"] = max(x.states, len(x.Scale.State.Mid))
+	}
 	if step != r.Step {
 		return config
 	}

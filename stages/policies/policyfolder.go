@@ -11,9 +11,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/dataset/format/recordings"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
@@ -29,40 +32,37 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 	if err := refuseMotion(&x.Policy); err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(filepath.Join(dir, preprocessor+".json"))
-	if err != nil {
-		return nil, exit.Usagef("%s has no statistics that actions are scaled by: %v; open the checkpoint of a "+
+	steps, err := x.steps(dir, preprocessor)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = exit.Usagef("%s has no statistics that actions are scaled by: %v; open the checkpoint of a "+
 			"run, or a folder that lerobot wrote", dir, err)
 	}
-	var p policySteps
-	if err = json.Unmarshal(b, &p); err == nil {
-		err = x.robotIn(b)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("%s.json: %w", preprocessor, err)
+		return nil, err
 	}
-	for _, s := range p.Steps {
-		bare := s.State == "" && x.leaves(s.Config.Modes) // which takes no statistics
+	for _, s := range steps {
+		modes := s.modes()
+		bare := s.State == "" && x.leaves(modes) // which takes no statistics
 		if s.Name != normalizer || filepath.Base(s.State) != s.State && !bare {
 			continue
 		}
-		if x.Policy.Cameras, err = camerasIn(s.Config.Features); err != nil {
+		if x.Policy.Cameras, err = camerasIn(s.Config["features"]); err != nil {
 			return nil, fmt.Errorf("%s.json: features: %w", preprocessor, err)
 		}
 		if err := x.ordered(dir); err != nil {
 			return nil, err
 		}
-		if err := x.scaled(dir, s.State, s.Config.Modes); err != nil {
+		if err := x.scaled(dir, s.State, modes); err != nil {
 			return nil, fmt.Errorf("%s: %w", cmp.Or(s.State, preprocessor+".json"), err)
 		}
-		if err := x.scaledBehind(dir, s.Config.Modes); err != nil {
+		if err := x.scaledBehind(dir); err != nil {
 			return nil, err
 		}
 		if len(x.Scale.Action.Mid) == 0 {
 			return nil, fmt.Errorf("%s.json and %s.json: there are no statistics of actions", preprocessor,
 				postprocessor)
 		}
-		x.Policy.Normalize = normOf(s.Config.Modes["STATE"])
+		x.Policy.Normalize = normOf(modes["STATE"])
 		x.raw = [2]int{len(x.Scale.State.Mid), len(x.Scale.Action.Mid)}
 		if d.Real = len(x.Scale.Action.Mid); d.Sight.Whole() {
 			if err := x.whole(cfg); err != nil || !d.Worded() {
@@ -79,73 +79,93 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 	return nil, fmt.Errorf("%s.json: there is no step %s with a file of statistics", preprocessor, normalizer)
 }
 
-// robotIn finds in a pipeline which robot acts: the first one where it does not say.
-func (x *Robots) robotIn(pipeline []byte) error {
-	var p struct {
-		Steps []struct {
-			Name   string                     `json:"registry_name"`
-			Config map[string]json.RawMessage `json:"config"`
-		} `json:"steps"`
-	}
-	if err := json.Unmarshal(pipeline, &p); err != nil {
-		return err
-	}
+// robotIn finds in a step which robot acts: the first one where it does not say.
+func (x *Robots) robotIn(s policyStep) error {
 	r := x.D.Words.Robot
-	for _, s := range p.Steps {
-		value := s.Config[r.Key]
-		if r.Step == "" || s.Name != r.Step || value == nil {
-			continue
+	value := s.Config[r.Key]
+	if r.Step == "" || s.Name != r.Step || value == nil {
+		return nil
+	}
+	var name string
+	numbers := map[string]json.RawMessage{name: value}
+	if r.Tag != "" {
+		if json.Unmarshal(s.Config[r.Tag], &name) != nil || json.Unmarshal(value, &numbers) != nil {
+			return fmt.Errorf("%s: %s: %s is no name, or %s no numbers by names", r.Step, r.Tag, s.Config[r.Tag], r.Key)
 		}
-		var name string
-		numbers := map[string]json.RawMessage{name: value}
-		if r.Tag != "" {
-			if json.Unmarshal(s.Config[r.Tag], &name) != nil || json.Unmarshal(value, &numbers) != nil {
-				return fmt.Errorf("%s: %s: %s is no name, or %s no numbers by names", r.Step, r.Tag,
-					s.Config[r.Tag], r.Key)
-			}
-		}
-		err := json.Unmarshal(numbers[name], &x.robot)
-		if err != nil || x.robot < 0 || int(x.robot) >= x.D.Robots {
-			return fmt.Errorf("%s: %s: robot %s, and the model has weights for %d", r.Step, r.Key,
-				cmp.Or(string(numbers[name]), name), x.D.Robots)
-		}
+	}
+	err := json.Unmarshal(numbers[name], &x.robot)
+	if err != nil || x.robot < 0 || int(x.robot) >= x.D.Robots {
+		return fmt.Errorf("%s: %s: robot %s, and the model has weights for %d", r.Step, r.Key,
+			cmp.Or(string(numbers[name]), name), x.D.Robots)
 	}
 	return nil
 }
 
-// policySteps are a pipeline's steps in lerobot's file of it.
-type policySteps struct {
-	Steps []struct {
-		Name   string `json:"registry_name"`
-		Config struct {
-			Features json.RawMessage   `json:"features"`
-			Modes    map[string]string `json:"norm_map"`
-		} `json:"config"`
-		State string `json:"state_file"`
-	}
+// policyStep is a step of a pipeline in lerobot's file of it.
+type policyStep struct {
+	Name   string                     `json:"registry_name"`
+	Config map[string]json.RawMessage `json:"config"`
+	State  string                     `json:"state_file"`
 }
 
-// scaledBehind takes the scale of actions from what makes them of the model's numbers, where what comes before
-// the model leaves them as they are: lerobot's LingBot-VA has it there alone.
-func (x *Robots) scaledBehind(dir string, before map[string]string) error {
-	b, err := os.ReadFile(filepath.Join(dir, postprocessor+".json"))
-	if before["ACTION"] != normModes["identity"] || x.paints() || errors.Is(err, fs.ErrNotExist) {
-		return nil // where there is no such file, actions are as they are
+// modes are lerobot's names of how each kind of numbers is scaled.
+func (s *policyStep) modes() (modes map[string]string) {
+	_ = json.Unmarshal(s.Config["norm_map"], &modes) // what is none names no mode, which is refused
+	return modes
+}
+
+// steps reads a pipeline. Steps that are not known, and settings that do what is not done here, are refused. Pi0.5's
+// prompts have as many numbers of a state as its step says, and lerobot's own files leave that to its default.
+func (x *Robots) steps(dir, file string) ([]policyStep, error) {
+	var p struct{ Steps []policyStep }
+	b, err := os.ReadFile(filepath.Join(dir, file+".json"))
+	if err == nil {
+		err = json.Unmarshal(b, &p)
+	}
+	w := x.D.Words
+	only := map[string]string{"rename_map": "{}", "eps": fmt.Sprint(least), "padding_side": `"right"`, "truncation": "true",
+		"task_key": `"task"`, "normalize_observation_keys": "null", "max_length": fmt.Sprint(cmp.Or(x.D.PromptMost, promptMost))}
+	known := append([]string{"rename_observations_processor", "to_batch_processor", "device_processor", "tokenizer_processor",
+		normalizer, unnormalizer, w.Step, w.Robot.Step}, w.Behind...)
+	for _, s := range p.Steps {
+		if !slices.Contains(known, s.Name) {
+			err = errors.Join(err, fmt.Errorf("the step %q is not known, and what it does would be missing", s.Name))
+		}
+		for key, want := range only {
+			if value := s.Config[key]; value != nil && !source.SameValue(string(value), want) {
+				err = errors.Join(err, fmt.Errorf("%s: %s = %s, and only %s is known", s.Name, key, value, want))
+			}
+		}
+		if w.Scaled && s.Name == w.Step {
+			n, bad := strconv.Atoi(cmp.Or(string(s.Config["max_state_dim"]), "32"))
+			x.states, err = n, errors.Join(err, bad)
+		}
+		err = errors.Join(err, x.robotIn(s))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s.json: %w", file, err)
+	}
+	return p.Steps, nil
+}
+
+// scaledBehind takes the scale of actions from what makes them of the model's numbers, as an acting policy of lerobot
+// does: LingBot-VA has it there alone.
+func (x *Robots) scaledBehind(dir string) error {
+	steps, err := x.steps(dir, postprocessor)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // actions are as they are
 	}
 	if err != nil {
 		return fmt.Errorf("the scale of actions: %w", err)
 	}
-	var p policySteps
-	if err := json.Unmarshal(b, &p); err != nil {
-		return fmt.Errorf("%s.json: %w", postprocessor, err)
-	}
-	for _, s := range p.Steps {
+	for _, s := range steps {
 		if s.Name != unnormalizer || filepath.Base(s.State) != s.State || s.State == "" {
 			continue
 		}
 		behind := *x
-		if err := behind.scaled(dir, s.State, map[string]string{"STATE": before["ACTION"],
-			"ACTION": s.Config.Modes["ACTION"]}); err != nil {
+		behind.Policy.Cameras = nil // its file has no statistics of pictures
+		if err := behind.scaled(dir, s.State, map[string]string{"STATE": normModes["identity"],
+			"ACTION": s.modes()["ACTION"], "VISUAL": "MEAN_STD"}); err != nil {
 			return fmt.Errorf("%s: %w", s.State, err)
 		}
 		x.Scale.Action = behind.Scale.Action

@@ -168,10 +168,9 @@ func TestExportNotes(t *testing.T) {
 // TestScaleBehind: a file of the scale of actions that cannot be read is an error, and none is none.
 func TestScaleBehind(t *testing.T) {
 	dir, x := t.TempDir(), &Robots{D: &family.Denoiser{Policy: family.Policy{Sight: &family.Sight{}}}}
-	before := map[string]string{"ACTION": normModes["identity"]}
-	require.NoError(t, x.scaledBehind(dir, before))
+	require.NoError(t, x.scaledBehind(dir))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, postprocessor+".json"), 0o755))
-	require.ErrorContains(t, x.scaledBehind(dir, before), postprocessor+".json")
+	require.ErrorContains(t, x.scaledBehind(dir), postprocessor+".json")
 }
 
 // TestActionsThatLead: to a policy that draws a clip, the actions of a frame lead to it: none does to the one

@@ -33,6 +33,7 @@ type Robots struct {
 	stats  [2]recordings.RobotStats // of states and of actions
 	sets   []*robotSet              // of data.paths; nil for a policy's own folder
 	colour [][2][3]float64          // mean and deviation of each camera's colours; nil for ImageNet's
+	states int                      // numbers that a state has in words at least, as zeros; 0 for its own
 	tell   *teller                  // of prompts that are cut; nil for nobody
 	film   *filmer                  // of a policy that reads a clip, nil for another
 	learnt string                   // print of the encoders that it learnt by, "" where that is not known

@@ -90,6 +90,9 @@ func (x *Robots) told(task string, state []float64, views int) ([]int32, error) 
 	if x.D.Words.Image > 0 {
 		return x.among(task, views)
 	}
+	for state = slices.Clone(state); len(state) > 0 && len(state) < x.states; {
+		state = append(state, 0)
+	}
 	prompt, most := Prompt(task, state), promptMost
 	if x.D.Prompt != nil {
 		prompt, most = x.D.Prompt(task), x.D.PromptMost

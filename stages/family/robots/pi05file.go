@@ -54,10 +54,15 @@ func piVariants(raw hf.Raw) {
 				set(part.inter, g.inter)
 			}
 		}
+		if raw[part.width] == nil && raw[part.key] != nil { // another name is no number, and is refused as one
+			raw[part.width] = raw[part.key]
+		}
 	}
 	var size []int
 	if json.Unmarshal(raw["image_resolution"], &size) == nil && len(size) == 2 && size[0] == size[1] {
 		set("view_size", size[0])
+	} else if raw["image_resolution"] != nil {
+		raw["view_size"] = raw["image_resolution"] // which is refused
 	}
 }
 

@@ -87,6 +87,10 @@ func smolVariant(raw hf.Raw) {
 	for key, n := range smolSizes[name] {
 		set(key, n)
 	}
+	var sides []int
+	if json.Unmarshal(raw["resize_imgs_with_padding"], &sides) == nil && (len(sides) != 2 || fmt.Sprint(sides[0]) != string(raw["view_size"]) || sides[0] != sides[1]) {
+		raw["view_size"] = raw["resize_imgs_with_padding"] // which is refused: the tower reads squares of its size
+	}
 	if n := string(raw["num_expert_layers"]); n == "0" {
 		raw["num_expert_layers"] = json.RawMessage("-1") // as many as the language model has
 	}
