@@ -27,7 +27,7 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "a column of texts in an Arrow file or stream, or Feather",
 	Kind: dataset.KindText,
 	Match: func(path string, head []byte) bool {
-		return isArrow(path, head) && shapeOf(arrowColumns(path)) == ""
+		return isArrow(path, head) && tableShape(typedArrows, path) == ""
 	},
 	Reads: isArrow,
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {
@@ -54,7 +54,7 @@ var _ = dataset.Register(dataset.Format{
 	},
 })
 
-var _ = registerTable(tableFormat{isArrow, arrowColumns,
+var _ = registerTable(tableFormat{isArrow, typedArrows,
 	func(path string, o dataset.Options) (Records, error) { return openArrowFile(path, o) }})
 
 // What Arrow's files begin with: the file format, what frames messages in both, and Feather of version
@@ -82,23 +82,6 @@ func isArrowText(t arrow.DataType) bool {
 		return true
 	}
 	return false
-}
-
-// arrowColumns returns the names of a file's columns, none where it cannot be read.
-func arrowColumns(path string) map[string]bool {
-	keys := map[string]bool{}
-	f, err := store.Open(path)
-	if err != nil {
-		return keys
-	}
-	a := &arrowFile{rowGroups: rowGroups{os: f}}
-	if guard(a.readSchema) == nil {
-		for _, c := range a.schema.Fields() {
-			keys[c.Name] = true
-		}
-	}
-	_ = f.Close() // it is only read
-	return keys
 }
 
 // arrowMessage is a message of a stream: where it lies, with what frames it.

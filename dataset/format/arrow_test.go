@@ -170,7 +170,7 @@ func FuzzTable(f *testing.F) {
 		if table == nil {
 			return
 		}
-		table.columns(path)
+		_, _ = table.columns(path)
 		r, err := table.open(path, dataset.Options{})
 		if err != nil {
 			return

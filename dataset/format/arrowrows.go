@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -62,6 +63,13 @@ func (w *rowWriter) arrowValue(a arrow.Array, i int) {
 		w.arrowValue(a.Dictionary(), a.GetValueIndex(i))
 	case *array.Struct:
 		w.arrowStruct(a, i)
+	case *array.Timestamp:
+		text := a.ValueStr(i)
+		if at, err := time.Parse("2006-01-02 15:04:05Z0700", text); err == nil && !at.Equal(a.Value(i).ToTime(
+			a.DataType().(*arrow.TimestampType).Unit)) { // an old zone has seconds, which the text cannot say
+			text = timestampText(a.Value(i).ToTime(a.DataType().(*arrow.TimestampType).Unit))
+		}
+		w.text(text)
 	case array.ListLike:
 		from, to := a.ValueOffsets(i)
 		w.out.WriteByte('[')

@@ -24,7 +24,7 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "a column of texts in a Parquet file",
 	Kind: dataset.KindText,
 	Match: func(path string, head []byte) bool {
-		return isParquet(path, head) && shapeOf(parquetColumns(path)) == ""
+		return isParquet(path, head) && tableShape(typedParquet, path) == ""
 	},
 	Reads: isParquet,
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {
@@ -59,24 +59,10 @@ var _ = dataset.Register(dataset.Format{
 	},
 })
 
-var _ = registerTable(tableFormat{isParquet, parquetColumns, OpenRows})
+var _ = registerTable(tableFormat{isParquet, typedParquet, OpenRows})
 
 func isParquet(path string, head []byte) bool {
 	return HasSuffix(path, ".parquet") || bytes.HasPrefix(head, []byte("PAR1"))
-}
-
-// parquetColumns returns the names of a file's columns, none where it cannot be read.
-func parquetColumns(path string) map[string]bool {
-	keys := map[string]bool{}
-	p, err := openParquet(path, dataset.Options{})
-	if err != nil {
-		return keys
-	}
-	for _, f := range p.file.Schema().Fields() {
-		keys[f.Name()] = true
-	}
-	_ = p.Close() // it is only read
-	return keys
 }
 
 // parquetFile gives the rows of a file as bytes, decoding a row group at a time.

@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"math/big"
 	"slices"
 	"strconv"
@@ -64,11 +65,7 @@ func halfColumns(elements []format.SchemaElement) map[string]bool {
 }
 
 func leafWriterOf(t parquet.Type) leafWriter {
-	var logical format.LogicalTypeValue
-	if l := t.LogicalType(); l != nil {
-		logical = l.Value
-	}
-	switch l := logical.(type) {
+	switch l := logicalOf(t).(type) {
 	case *format.StringType, *format.JsonType, *format.EnumType:
 		return func(w *rowWriter, v parquet.Value) { w.bytes(v.ByteArray()) }
 	case *format.IntType:
@@ -94,6 +91,17 @@ func leafWriterOf(t parquet.Type) leafWriter {
 	return writePhysical
 }
 
+// julianEpoch is the Julian day of 1970-01-01.
+const julianEpoch = 2440588
+
+// logicalOf is what a type stands for, nil where that is its physical type.
+func logicalOf(t parquet.Type) format.LogicalTypeValue {
+	if l := t.LogicalType(); l != nil {
+		return l.Value
+	}
+	return nil
+}
+
 // writePhysical writes a value by its physical type.
 func writePhysical(w *rowWriter, v parquet.Value) {
 	switch v.Kind() {
@@ -103,8 +111,7 @@ func writePhysical(w *rowWriter, v parquet.Value) {
 		w.out.WriteString(strconv.FormatInt(integer(v), 10))
 	case parquet.Int96: // a timestamp of Impala and Spark: nanoseconds of a Julian day
 		x := v.Int96()
-		const epoch = 2440588 // the Julian day of 1970-01-01
-		w.text(timestampText(time.Unix((int64(x[2])-epoch)*86400, int64(uint64(x[1])<<32|uint64(x[0]))).UTC()))
+		w.text(timestampText(time.Unix((int64(x[2])-julianEpoch)*86400, int64(uint64(x[1])<<32|uint64(x[0]))).UTC()))
 	case parquet.Float:
 		w.number(float64(v.Float()), 32)
 	case parquet.Double:
@@ -206,6 +213,10 @@ func uuidText(b []byte) string {
 func (w *rowWriter) binary(b []byte) {
 	if checkUTF8(b, dataset.Place{}) != nil {
 		w.text(base64.StdEncoding.EncodeToString(b))
+		return
+	}
+	if string(bytesOf(string(b), false)) != string(b) { // a text that reads as base64: an escape, the same in JSON, tells
+		fmt.Fprintf(&w.out, `"\u%04x%s"`, b[0], b[1:])
 		return
 	}
 	w.text(string(b))

@@ -8,7 +8,7 @@ import (
 // A table is a file of rows, in a format whose columns are read as the members of JSON objects.
 type tableFormat struct {
 	is      func(path string, head []byte) bool
-	columns func(path string) map[string]bool // names, none where it cannot be read
+	columns func(path string) (*Columns, error)
 	open    func(path string, o dataset.Options) (Records, error)
 }
 
@@ -52,7 +52,7 @@ func openObjects(path string, o dataset.Options) (Records, error) {
 // holdsObjects says whether a file has objects of the shape that shapeOf calls by a name.
 func holdsObjects(path string, head []byte, name string) bool {
 	if t := tableOf(path, head); t != nil {
-		return shapeOf(t.columns(path)) == name
+		return tableShape(t.columns, path) == name
 	}
 	return holdsJSON(path, head) && shapeOf(keysOf(head)) == name
 }
@@ -60,4 +60,10 @@ func holdsObjects(path string, head []byte, name string) bool {
 // mayHoldObjects says whether a file can have objects of any shape.
 func mayHoldObjects(path string, head []byte) bool {
 	return tableOf(path, head) != nil || holdsJSON(path, head)
+}
+
+// tableShape is the shape of a table's rows, as shapeOf calls it.
+func tableShape(columns func(path string) (*Columns, error), path string) string {
+	c, _ := columns(path) // whoever opens it says why it cannot be read
+	return shapeOf(c.names())
 }

@@ -51,6 +51,10 @@ func (f *flow) assemble(ctx context.Context, at int, see Progress) error {
 			return err
 		}
 	}
+	t, err := f.typed(at, o)
+	if err != nil {
+		return err
+	}
 	parts := o.parts(total)
 	errs := make([]error, f.Workers)
 	var wg sync.WaitGroup
@@ -58,7 +62,7 @@ func (f *flow) assemble(ctx context.Context, at int, see Progress) error {
 		wg.Go(func() {
 			for p := k; p < parts && errs[k] == nil; p += int64(f.Workers) {
 				if errs[k] = ctx.Err(); errs[k] == nil {
-					errs[k] = f.part(at, o, p, total, ends)
+					errs[k] = f.part(at, o, t, p, total, ends)
 				}
 				see("write "+o.Name, p+1, parts)
 			}
@@ -69,7 +73,7 @@ func (f *flow) assemble(ctx context.Context, at int, see Progress) error {
 }
 
 // part writes part p of an output, unless it is there.
-func (f *flow) part(at int, o *Output, p, total int64, ends []int64) error {
+func (f *flow) part(at int, o *Output, t *Table, p, total int64, ends []int64) error {
 	path := filepath.Join(f.Output, o.partName(p))
 	if _, err := os.Stat(path); err == nil {
 		return nil
@@ -77,7 +81,7 @@ func (f *flow) part(at int, o *Output, p, total int64, ends []int64) error {
 	from, to := o.span(p, total)
 	return writeAtomic(path, func(file *os.File) error {
 		buf := bufio.NewWriterSize(file, 1<<20)
-		w, err := o.writer.Create(buf, o.Compress)
+		w, err := o.writer.Create(buf, o.Compress, t)
 		if err != nil {
 			return err
 		}

@@ -30,7 +30,8 @@ type span struct {
 type opened struct {
 	Input
 	files  []dataset.Source
-	first  []int64 // number of the first document of each file
+	where  []string // of each file, its path
+	first  []int64  // number of the first document of each file
 	blocks []span
 	docs   int64
 	bytes  int64
@@ -130,7 +131,7 @@ func (in *opened) open(path string) error {
 		if err != nil {
 			return err
 		}
-		in.files = append(in.files, s)
+		in.files, in.where = append(in.files, s), append(in.where, p)
 		in.first = append(in.first, in.docs)
 		if err := in.divide(len(in.files)-1, s); err != nil {
 			return err

@@ -260,7 +260,7 @@ func (f *flow) sampleWay(w *worker, c *clock, at int, way path, input int, list 
 		return nil
 	}
 	o := f.Outputs[m.stage.output]
-	out, err := o.writer.Create(io.Discard, o.Compress)
+	out, err := o.writer.Create(io.Discard, o.Compress, nil)
 	if err != nil {
 		return err
 	}

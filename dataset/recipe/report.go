@@ -56,6 +56,8 @@ type OutputReport struct {
 	// LeftOut is how many files, beside texts and columns, the samples of its inputs have that the format
 	// does not keep.
 	LeftOut int64 `json:"left_out,omitempty"`
+	// Note says what the format makes of the types of columns.
+	Note string `json:"note,omitempty"`
 }
 
 // examplesMax is how many documents of a reason the report shows.
@@ -131,7 +133,7 @@ func (f *flow) report() (*Report, error) {
 // outputReport completes what is said of an output.
 func (f *flow) outputReport(i int, o OutputReport) OutputReport {
 	out := &f.Outputs[i]
-	o.Name, o.From, o.Format = out.Name, out.From, out.Format
+	o.Name, o.From, o.Format, o.Note = out.Name, out.From, out.Format, f.note(out)
 	for k := range out.parts(o.Documents) {
 		o.Files = append(o.Files, out.partName(k))
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // version is that of the rules by which steps decide and files are written: work of another one does not go on.
-const version = 2
+const version = 3
 
 // Progress sees how far a recipe is: what is under way, and how many of its blocks are
 // done. It is called by one goroutine at a time.

@@ -9,9 +9,11 @@ import (
 
 // arrow: two columns of texts, as in Parquet.
 var _ = RegisterWriter(Writer{Name: "arrow",
-	Doc:    "Arrow (Feather 2) with the columns text and metadata (JSON), compressed with zstd",
-	Ext:    func(string) string { return ".arrow" },
-	Create: func(w io.Writer, _ string) (DocWriter, error) { return arrowWriter{format.NewArrowTexts(w)}, nil }})
+	Doc: "Arrow (Feather 2) with the columns text and metadata (JSON), compressed with zstd",
+	Ext: func(string) string { return ".arrow" },
+	Create: func(w io.Writer, _ string, _ *Table) (DocWriter, error) {
+		return arrowWriter{format.NewArrowTexts(w)}, nil
+	}})
 
 type arrowWriter struct{ *format.ArrowTexts }
 

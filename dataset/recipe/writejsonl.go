@@ -9,7 +9,7 @@ import (
 
 // jsonl: an object a line, the text under "text" and then the other columns in their order.
 var _ = RegisterWriter(Writer{Name: "jsonl", Doc: "JSON objects, one a line", Compress: []string{"gzip", "zstd"},
-	Ext: func(c string) string { return ".jsonl" + ending(c) }, Create: func(w io.Writer, c string) (DocWriter, error) {
+	Ext: func(c string) string { return ".jsonl" + ending(c) }, Create: func(w io.Writer, c string, _ *Table) (DocWriter, error) {
 		out, end, err := compressed(w, c)
 		return &jsonlWriter{out: out, end: end}, err
 	}})

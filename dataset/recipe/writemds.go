@@ -12,7 +12,7 @@ import (
 var _ = RegisterWriter(Writer{Name: "mds",
 	Doc:    "Mosaic's streaming shards with the columns text and metadata (JSON), and their index.json",
 	Ext:    func(string) string { return ".mds" },
-	Create: func(w io.Writer, _ string) (DocWriter, error) { return &mdsWriter{out: w}, nil },
+	Create: func(w io.Writer, _ string, _ *Table) (DocWriter, error) { return &mdsWriter{out: w}, nil },
 	Finish: format.WriteMDSIndex})
 
 // mdsBytesMax bounds a shard, which is made in memory.

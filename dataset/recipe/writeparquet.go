@@ -8,12 +8,16 @@ import (
 	"github.com/lfactor/lfactor/dataset/curate"
 )
 
-// parquet: two columns of texts, "text" and "metadata", the other columns as a JSON object, so that all
-// files have one schema.
+// parquet: the columns of tables with their types; of what has none two columns of texts, "text" and "metadata", the
+// other columns as a JSON object, so that all files have one schema.
 var _ = RegisterWriter(Writer{Name: "parquet",
-	Doc: "Parquet with the columns text and metadata (JSON), compressed with zstd",
-	Ext: func(string) string { return ".parquet" },
-	Create: func(w io.Writer, _ string) (DocWriter, error) {
+	Doc:   "Parquet, compressed with zstd: the columns of tables with their types, else text and metadata (JSON)",
+	Ext:   func(string) string { return ".parquet" },
+	Typed: true, Create: func(w io.Writer, _ string, t *Table) (DocWriter, error) {
+		if t != nil {
+			out, err := t.NewWriter(w)
+			return tableWriter{out, t.text}, err
+		}
 		return &parquetWriter{parquet.NewGenericWriter[parquetRow](w, parquet.MaxRowsPerRowGroup(parquetRows))}, nil
 	}})
 

@@ -21,8 +21,9 @@ type Writer struct {
 	Compress []string // what "compress" may be beside nothing
 	// Ext is the ending of a file's name.
 	Ext func(compress string) string
-	// Create writes a file's content to w. The same documents give the same bytes.
-	Create func(w io.Writer, compress string) (DocWriter, error)
+	// Create writes a file's content to w. The same documents give the same bytes. t is nil where no types are known.
+	Create func(w io.Writer, compress string, t *Table) (DocWriter, error)
+	Typed  bool // the format keeps types
 	// Fits says why a document cannot be written, as a *dataset.BadSample; another error ends the recipe. nil
 	// where all can.
 	Fits  func(d *curate.Doc) error

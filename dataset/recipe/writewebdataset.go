@@ -22,7 +22,7 @@ var _ = RegisterWriter(Writer{Name: "webdataset",
 	Files:    true,
 	Fits:     func(d *curate.Doc) error { _, _, err := sampleOf(d); return err },
 	Ext:      func(c string) string { return ".tar" + ending(c) },
-	Create: func(w io.Writer, c string) (DocWriter, error) {
+	Create: func(w io.Writer, c string, _ *Table) (DocWriter, error) {
 		s, err := format.NewShard("of the output.tar"+ending(c), w)
 		return &shardWriter{w: s}, err
 	}})

@@ -144,5 +144,8 @@ func writeReport(w io.Writer, dir string, r *recipe.Report) {
 			fmt.Fprintf(w, "%-20s   %9d files of samples are left out: %s does not keep them, and webdataset "+
 				"does\n", "", o.LeftOut, o.Format)
 		}
+		if o.Note != "" {
+			fmt.Fprintf(w, "%-20s   note: %s\n", "", o.Note)
+		}
 	}
 }
