@@ -135,16 +135,24 @@ func altered(v any, at string, f func(leaf string)) {
 	}
 }
 
-// TestStateInWords: a policy of lerobot's own folder is told of 32 numbers, as its step's default is.
+// TestStateInWords: a policy of lerobot's own folder is told of 32 numbers, as its step's default is; one of an export
+// that neither the step nor config.json says a number of is told of the robot's own.
 func TestStateInWords(t *testing.T) {
 	dir := t.TempDir()
 	d := &family.Denoiser{Policy: family.Policy{Sight: &family.Sight{}, Words: family.Words{Step: "words", Scaled: true}}}
-	for config, want := range map[string]int{`{}`: 32, `{"max_state_dim": 7}`: 7} {
+	for config, want := range map[string]int{`{}`: 0, `{ }`: 32, `{"max_state_dim": 7}`: 7, `{"max_state_dim": 100000}`: -1,
+		`{"max_state_dim": "a"}`: -1} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"),
+			[]byte(map[bool]string{true: `{"max_state_dim": 32}`, false: `{}`}[config == "{ }"]), 0o600))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, preprocessor+".json"),
 			[]byte(`{"steps": [{"registry_name": "words", "config": `+config+`}]}`), 0o600))
 		x := &Robots{D: d}
 		_, err := x.steps(dir, preprocessor)
+		if want < 0 {
+			require.ErrorContains(t, err, "max_state_dim = ")
+			continue
+		}
 		require.NoError(t, err)
-		require.Equal(t, want, x.states)
+		require.Equal(t, want, x.states, config)
 	}
 }

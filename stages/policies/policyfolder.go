@@ -114,8 +114,12 @@ func (s *policyStep) modes() (modes map[string]string) {
 	return modes
 }
 
+// statesMost bounds the numbers of a state in words; 32 is the default of lerobot's step.
+const statesMost, statesUsual = 1024, 32
+
 // steps reads a pipeline. Steps that are not known, and settings that do what is not done here, are refused. Pi0.5's
-// prompts have as many numbers of a state as its step says, and lerobot's own files leave that to its default.
+// prompts have as many numbers of a state as its step says. lerobot's own files leave that to its default; their
+// config.json has the key, which exports of before lack, whose runs told the robot's own numbers.
 func (x *Robots) steps(dir, file string) ([]policyStep, error) {
 	var p struct{ Steps []policyStep }
 	b, err := os.ReadFile(filepath.Join(dir, file+".json"))
@@ -131,14 +135,24 @@ func (x *Robots) steps(dir, file string) ([]policyStep, error) {
 		if !slices.Contains(known, s.Name) {
 			err = errors.Join(err, fmt.Errorf("the step %q is not known, and what it does would be missing", s.Name))
 		}
-		for key, want := range only {
+		for _, key := range source.SortedKeys(only) {
+			want := only[key]
 			if value := s.Config[key]; value != nil && !source.SameValue(string(value), want) {
 				err = errors.Join(err, fmt.Errorf("%s: %s = %s, and only %s is known", s.Name, key, value, want))
 			}
 		}
 		if w.Scaled && s.Name == w.Step {
-			n, bad := strconv.Atoi(cmp.Or(string(s.Config["max_state_dim"]), "32"))
-			x.states, err = n, errors.Join(err, bad)
+			var c map[string]json.RawMessage
+			if text, bad := os.ReadFile(filepath.Join(dir, "config.json")); bad == nil {
+				_ = json.Unmarshal(text, &c) // whoever reads the model has said what is wrong with it
+			}
+			if n, bad := strconv.Atoi(string(s.Config["max_state_dim"])); bad == nil && n > 0 && n <= statesMost {
+				x.states = n
+			} else if value := s.Config["max_state_dim"]; value != nil {
+				err = errors.Join(err, fmt.Errorf("%s: max_state_dim = %.40s, want a number up to %d", s.Name, value, statesMost))
+			} else if c["max_state_dim"] != nil {
+				x.states = statesUsual
+			}
 		}
 		err = errors.Join(err, x.robotIn(s))
 	}
