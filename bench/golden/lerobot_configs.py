@@ -1,4 +1,4 @@
-"""Write stages/family/robots/testdata/lerobot.json: the config.json of each of lerobot's policies with all of its keys, as lerobot writes its defaults.
+"""Write stages/family/all/testdata/lerobot.json: the config.json of each of lerobot's policies with all of its keys, as lerobot writes its defaults.
 
 Run: HF_HUB_OFFLINE=1 python bench/golden/lerobot_configs.py. Needs lerobot (made with 0.4.4).
 """
@@ -18,7 +18,7 @@ from lerobot.policies.smolvla.configuration_smolvla import SmolVLAConfig
 from lerobot.policies.vqbet.configuration_vqbet import VQBeTConfig
 from lerobot.policies.xvla.configuration_xvla import XVLAConfig
 
-OUT = pathlib.Path(__file__).parents[2] / "stages/family/robots/testdata/lerobot.json"
+OUT = pathlib.Path(__file__).parents[2] / "stages/family/all/testdata/lerobot.json"
 
 
 def main():

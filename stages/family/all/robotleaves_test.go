@@ -17,7 +17,7 @@ import (
 // listed with the reason why it does nothing here.
 func TestRobotLeaves(t *testing.T) {
 	var all map[string]map[string]any
-	text, err := os.ReadFile("../robots/testdata/lerobot.json")
+	text, err := os.ReadFile("testdata/lerobot.json")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &all))
 	dir, counts, silent, k := t.TempDir(), map[string]map[string]int{}, map[string]string{}, 0
