@@ -222,7 +222,7 @@ func TestRunKeys(t *testing.T) {
 
 // unmoved are keys that no run here moves, with the reason.
 var unmoved = map[string]string{
-	"data.quarantine": ofFaults, "train.restarts": ofFaults, "log.stall": ofFaults, "data.readers": ofTime, "plan.threads": ofTime,
+	"data.quarantine": ofFaults, "train.restarts": ofFaults, "train.restart_window": ofFaults, "log.stall": ofFaults, "data.readers": ofTime, "plan.threads": ofTime,
 	"plan.overlap": ofTime, "plan.bucket_bytes": ofTime, "log.edges": ofTime, "plan.recompute": ofMemory, "plan.offload": ofMemory,
 	"plan.offload_optimizer": ofMemory, "data.shuffle_shards": "it orders shards, and the data here has none",
 	"data.fingerprint": "it stands in the ledger's positions", "log.name": "it stands in run.json",

@@ -46,7 +46,7 @@ func look(t *testing.T, dir string) {
 
 // command is a program that must not hang for ever.
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
-	const longest = 5 * time.Minute // a thread that the tracer forgets waits for ever
+	const longest = 30 * time.Minute // a thread that the tracer forgets waits for ever; beside other programs it takes minutes
 	ctx, cancel := context.WithTimeout(t.Context(), longest)
 	t.Cleanup(cancel)
 	return exec.CommandContext(ctx, name, args...)
