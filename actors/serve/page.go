@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path"
-	"sync"
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -82,9 +81,6 @@ type pairBody struct {
 	Rejected json.RawMessage `json:"rejected"`
 }
 
-// pairing lets one pair at a time into the file.
-var pairing sync.Mutex
-
 // keepPair writes a line behind those of the file of pairs, if training would read it.
 func (s *Server) keepPair(_ context.Context, b *pairBody) (any, error) {
 	if s.o.Pairs == "" {
@@ -97,8 +93,8 @@ func (s *Server) keepPair(_ context.Context, b *pairBody) (any, error) {
 	if _, err := format.ParsePair(&dataset.Document{Parts: []dataset.Part{{Name: "json", Bytes: line}}}); err != nil {
 		return nil, bad("", "the pair is none that training reads: %v", err)
 	}
-	pairing.Lock()
-	defer pairing.Unlock()
+	s.pairing.Lock()
+	defer s.pairing.Unlock()
 	f, err := os.OpenFile(s.o.Pairs, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("--pairs: %w", err)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +59,8 @@ type Server struct {
 	times    *latencies
 	context  int
 	guides   guides
-	tenants  *tenantry // nil where nobody trains
+	tenants  *tenantry  // nil where nobody trains
+	pairing  sync.Mutex // lets one pair at a time into the file of pairs
 }
 
 // New opens the engine of a model. The models stay the caller's to close, after the server.

@@ -111,7 +111,7 @@ type parting struct {
 	some   bool   // there was something else
 }
 
-// push adds text, of which all is there where last is true, and gives what is certain of thoughts and of what is said.
+// push adds text and returns what is certainly thought and what is certainly said. With last the text is the end.
 func (p *parting) push(text string, last bool) (thoughts, said string) {
 	out := [fresh + 1]string{}
 	for p.held += text; ; {

@@ -133,7 +133,7 @@ func TestTypedUnion(t *testing.T) {
 	require.Equal(t, `{"text":"d","metadata":"{\"n\":3}"}`, rows[1])
 }
 
-// Columns that steps make have the type that fits all their values, and bytes that read as base64 stay what they are.
+// A column that a step makes has the type that fits all its values. Bytes that could be base64 stay bytes.
 func TestTypedMade(t *testing.T) {
 	type row struct {
 		String string `parquet:"string"`

@@ -9,6 +9,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/dlclark/regexp2/v2"
 )
 
 // AdapterUse is what a saved adapter is wanted for.
@@ -84,14 +87,23 @@ type Reach struct {
 	Tie     bool            `json:"ensure_weight_tying"` // a table's other end has what one end has
 }
 
-// has reports whether a module is named; otherwise is the answer where Go does not have such a regular expression.
+// has reports whether a module is named by a list of ends or, whole, by a regular expression of Python's. Otherwise is
+// the answer where the expression cannot be read here, or takes longer than expressionTime.
 func (t Targets) has(module string, otherwise bool) bool {
 	if t.Names != nil {
 		return slices.ContainsFunc(t.Names, func(end string) bool { return strings.HasSuffix("."+module, "."+end) })
 	}
-	of, err := regexp.Compile("^(?:" + t.Pattern + ")$")
-	return err != nil && otherwise || err == nil && of.MatchString(module)
+	of, err := regexp2.Compile(`\A(?:`+t.Pattern+`)\z`, regexp2.RE2, regexp2.OptionMaxBacktrackingStackSize(1<<22))
+	if err != nil {
+		return otherwise
+	}
+	of.MatchTimeout = expressionTime
+	has, err := of.MatchString(module)
+	return err != nil && otherwise || has
 }
+
+// expressionTime bounds an expression of a stranger's file at one name: they may take exponential time.
+const expressionTime = time.Second
 
 // Check refuses a file with weights that PEFT's check_target_module_exists passes over.
 func (r Reach) Check(f *File) error {

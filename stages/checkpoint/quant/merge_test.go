@@ -98,6 +98,8 @@ func TestMergeRefused(t *testing.T) {
 		{"base.safetensors", with(`"down",`, ""), model, "layers.0.down.lora_A.weight: extra: by target_modules"},
 		{"base.safetensors", with(`"exclude_modules": null`, `"exclude_modules": ".*[.]1[.]down"`), model,
 			"layers.1.down.lora_A.weight: extra: by exclude_modules"},
+		{"base.safetensors", with(`"exclude_modules": null`, `"exclude_modules": ".*(?<![.]0)[.]down"`), model,
+			"layers.1.down.lora_A.weight: extra: by exclude_modules"},
 		{"base.safetensors", with(`"layers_to_transform": null`, `"layers_to_transform": [1]`), model,
 			"layers.0.down.lora_A.weight: extra: by layers_to_transform"},
 		{"base.safetensors", string(text), []byte(strings.Replace(string(model), "0.up.lora_B",
