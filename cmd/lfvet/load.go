@@ -98,12 +98,14 @@ func (m *module) parse(file string) error {
 	return nil
 }
 
-// modelDirs hold models of the world that only tests of their own folder run. They are _test.go files, and held to every
-// rule of code as what they stand for is; the tests themselves are in the folder's external test package.
-var modelDirs = []string{"sim/heads"}
+// modelDirs hold what only the tests of the same folder run: a model of the world, an emulator. Its files are _test.go
+// files, and are held to every rule of code; those that import package testing are the tests.
+var modelDirs = []string{"kernels/cpu/emulate", "sim/heads"}
 
 func isModel(rel string, tree *ast.File) bool {
-	return slices.Contains(modelDirs, path.Dir(rel)) && !strings.HasSuffix(tree.Name.Name, "_test")
+	return slices.Contains(modelDirs, path.Dir(rel)) && !slices.ContainsFunc(tree.Imports, func(i *ast.ImportSpec) bool {
+		return i.Path.Value == `"testing"`
+	})
 }
 
 func buildIgnored(f *ast.File) bool {

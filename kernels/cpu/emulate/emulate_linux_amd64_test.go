@@ -1,4 +1,4 @@
-package main
+package emulate
 
 import (
 	"context"
@@ -18,14 +18,14 @@ import (
 	"github.com/lfactor/lfactor/kernels/cpu"
 )
 
-// build builds this command, or skips the test where programs cannot be built or traced.
+// build builds the emulator, or skips the test where programs cannot be built or traced.
 func build(t *testing.T) string {
 	look(t, "../..")
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go command to build programs with")
 	}
 	out := filepath.Join(t.TempDir(), "emulate")
-	goTool(t, "build", "-o", out, ".")
+	goTool(t, "test", "-c", "-o", out, ".")
 	if msg, err := exec.Command(out, "/bin/sh", "-c", "exit 0").CombinedOutput(); err != nil {
 		require.Contains(t, string(msg), "is not permitted")
 		t.Skipf("programs cannot be traced here: %s", msg)

@@ -1,4 +1,4 @@
-package main
+package emulate
 
 // cpuid executes CPUID.
 func cpuid(leaf, sub uint32) (a, b, c, d uint32)

@@ -1,4 +1,4 @@
-package main
+package emulate
 
 import (
 	"encoding/binary"

@@ -1,7 +1,7 @@
-// Command emulate runs a program that uses AMX on a processor without it, so that kernels/cpu's level amx
-// can be tested anywhere:
+// Package emulate is an emulator, built as the test binary of this folder (TestMain): it runs a program that uses AMX on a
+// processor without it, so that kernels/cpu's level amx can be tested anywhere:
 //
-//	go build -o /tmp/emulate ./kernels/cpu/emulate
+//	go test -c -o /tmp/emulate ./kernels/cpu/emulate
 //	LFACTOR_CPU=amx go test -exec /tmp/emulate ./kernels/cpu
 //
 // It traces the program (ptrace(2)), its threads and its children. AMX instructions, which raise SIGILL, are
@@ -9,7 +9,7 @@
 // program also sees that the processor and the kernel offer AMX: kernels/cpu's CPUID and XGETBV are replaced
 // by breakpoints, and the system call that asks for the state of tiles is answered here. Everything else,
 // signals among it, is left alone. The exit status is the program's, whose end is that of its children too.
-package main
+package emulate
 
 import (
 	"flag"
@@ -28,23 +28,24 @@ const failed = 125
 // the program: both are the main one.
 func init() { runtime.LockOSThread() }
 
-// main runs a program and computes for it the instructions that this processor lacks. It ends with
+// emulate runs a program and computes for it the instructions that this processor lacks. It ends with
 // the program's own exit status.
-func main() {
+func emulate() {
 	if len(os.Args) > 2 && os.Args[1] == becomeFlag {
 		fail(become(os.Args[2:]))
 	}
-	count := flag.Bool("count", false, "say on standard error how many instructions were computed")
-	flag.Usage = func() {
+	flags := flag.NewFlagSet("emulate", flag.ExitOnError)
+	count := flags.Bool("count", false, "say on standard error how many instructions were computed")
+	flags.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: emulate [-count] PROGRAM ARGS...")
-		flag.PrintDefaults()
+		flags.PrintDefaults()
 	}
-	flag.Parse()
-	if flag.NArg() == 0 {
-		flag.Usage()
+	_ = flags.Parse(os.Args[1:]) // ends the process where it fails
+	if flags.NArg() == 0 {
+		flags.Usage()
 		os.Exit(2)
 	}
-	pid, err := start(flag.Args())
+	pid, err := start(flags.Args())
 	if err != nil {
 		fail(err)
 	}
