@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
-	"github.com/lfactor/lfactor/cmd/lfactor/dashboard/browser"
 )
 
 // shotsDir is a folder for pictures of the pages, for people to look at; "" takes none.
@@ -23,13 +22,13 @@ func TestBrowser(t *testing.T) {
 	if !*clitest.Long {
 		t.Skip("skipped: wants chromium and a minute; -long runs it")
 	}
-	b := browser.Start(t, "MAP evil.example 127.0.0.1")
+	b := startBrowser(t, "MAP evil.example 127.0.0.1")
 	first, runs := shownRuns(t)
 	p := b.Open(t, 1360, 860)
 	login(t, p, first, runs)
 	for _, c := range []struct {
 		name string
-		see  func(*testing.T, *browser.Page)
+		see  func(*testing.T, *Page)
 	}{{"curves", seeCurves}, {"along", seeAlong}, {"graph", seeGraph}, {"timeline", seeTimeline}, {"why", seeWhy}, {"tables",
 		seeTables}, {"rows", seeRows}, {"simulated", seeSimulated}, {"large", seeLarge}, {"narrow", seeNarrow}} {
 		require.True(t, t.Run(c.name, func(t *testing.T) {
@@ -66,7 +65,7 @@ func shownRuns(t *testing.T) (link string, runs int) {
 }
 
 // shot takes a picture of a page for people.
-func shot(t *testing.T, p *browser.Page, name string) {
+func shot(t *testing.T, p *Page, name string) {
 	if shotsDir != "" {
 		p.Eval(`new Promise((r) => setTimeout(r, 1500))`, nil) // for curves and shares to fill
 		p.Shot(filepath.Join(shotsDir, name+".png"))
@@ -74,7 +73,7 @@ func shot(t *testing.T, p *browser.Page, name string) {
 }
 
 // login enters by the link, which works once and leaves no token in the address; the page paints soon and is small.
-func login(t *testing.T, p *browser.Page, link string, runs int) {
+func login(t *testing.T, p *Page, link string, runs int) {
 	base := link[:strings.Index(link, "/login")]
 	require.Equal(t, 401, p.Go(base+"/"), "a stranger sees nothing")
 	require.Equal(t, 200, p.Go(link))
@@ -102,7 +101,7 @@ func login(t *testing.T, p *browser.Page, link string, runs int) {
 // read is what the first chart says of its newest step.
 const read = `document.querySelector(".chart .read").innerText`
 
-func seeCurves(t *testing.T, p *browser.Page) {
+func seeCurves(t *testing.T, p *Page) {
 	var before string
 	p.Eval(read, &before)
 	p.Until("new steps are drawn as they come", fmt.Sprintf("%s !== %q", read, before))
@@ -131,7 +130,7 @@ func seeCurves(t *testing.T, p *browser.Page) {
 
 // seeAlong: curves go along tokens and time, all columns and each chart are files, runs are found by their names, and what
 // compared runs differ in is a table.
-func seeAlong(t *testing.T, p *browser.Page) {
+func seeAlong(t *testing.T, p *Page) {
 	along := func(x string) {
 		p.Eval(fmt.Sprintf(`{ const s = document.querySelector("select[aria-label='curves along']"); s.value = %q;
 			s.dispatchEvent(new Event("change")) }`, x), nil)
@@ -181,7 +180,7 @@ func seeAlong(t *testing.T, p *browser.Page) {
 	p.Until("curves are drawn", `document.querySelector(".u-over")`)
 }
 
-func seeGraph(t *testing.T, p *browser.Page) {
+func seeGraph(t *testing.T, p *Page) {
 	p.Key("2")
 	p.Until("the graph has every rank, and all loaders in the picture",
 		`document.querySelectorAll("svg.graph g").length >= 8 && (() => {
@@ -200,7 +199,7 @@ const drawn = `(() => { const c = document.querySelector("canvas"),
 	d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, s = new Set();
 	for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 200) s.add(d[i] + "," + d[i + 1] + "," + d[i + 2]); return s.size > 4 })()`
 
-func seeTimeline(t *testing.T, p *browser.Page) {
+func seeTimeline(t *testing.T, p *Page) {
 	p.Key("3")
 	p.Until("the timeline has jobs",
 		`document.querySelector("#main").innerText.includes("newest of a run under way")`)
@@ -211,7 +210,7 @@ func seeTimeline(t *testing.T, p *browser.Page) {
 	p.Key("t")
 }
 
-func seeWhy(t *testing.T, p *browser.Page) {
+func seeWhy(t *testing.T, p *Page) {
 	p.Key("4")
 	p.Until("why leads from the coordinator to a root",
 		`document.querySelectorAll(".chain .step").length >= 1
@@ -219,7 +218,7 @@ func seeWhy(t *testing.T, p *browser.Page) {
 	shot(t, p, "why")
 }
 
-func seeTables(t *testing.T, p *browser.Page) {
+func seeTables(t *testing.T, p *Page) {
 	for _, c := range [][3]string{{"5", "said", "events"}, {"6", "Pipeline", "data"}, {"7", "Checkpoints",
 		"checkpoints"}, {"8", "predicted", "plan"}, {"9", "jobs, ", "actors"}} {
 		p.Key(c[0])
@@ -238,7 +237,7 @@ func seeTables(t *testing.T, p *browser.Page) {
 }
 
 // seeRows: the page of a step's rows works with its own script, which may ask the server nothing.
-func seeRows(t *testing.T, p *browser.Page) {
+func seeRows(t *testing.T, p *Page) {
 	var home, rows string
 	p.Key("6")
 	p.Until("the page of data leads to rows", `document.querySelector('a[href*="/rows?step="]')`)
@@ -260,11 +259,11 @@ func seeRows(t *testing.T, p *browser.Page) {
 }
 
 // choose shows the run of a place in the list.
-func choose(p *browser.Page, n int) {
+func choose(p *Page, n int) {
 	p.Eval(fmt.Sprintf(`document.querySelectorAll("#runs .run")[%d].click()`, n), nil)
 }
 
-func seeSimulated(t *testing.T, p *browser.Page) {
+func seeSimulated(t *testing.T, p *Page) {
 	choose(p, 3)
 	p.Key("2")
 	out := `document.querySelector("output").innerText`
@@ -283,7 +282,7 @@ func seeSimulated(t *testing.T, p *browser.Page) {
 	}
 }
 
-func seeLarge(t *testing.T, p *browser.Page) {
+func seeLarge(t *testing.T, p *Page) {
 	choose(p, 4)
 	p.Key("2")
 	p.Until("1,024 ranks are shown at a moment",
@@ -296,7 +295,7 @@ func seeLarge(t *testing.T, p *browser.Page) {
 	choose(p, 0)
 }
 
-func seeNarrow(t *testing.T, p *browser.Page) {
+func seeNarrow(t *testing.T, p *Page) {
 	p.Size(390, 844)
 	for _, k := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"} {
 		p.Key(k)
@@ -313,7 +312,7 @@ func seeNarrow(t *testing.T, p *browser.Page) {
 }
 
 // strangers are refused: a viewer stops nothing, another name for this host is none, another page reads nothing.
-func strangers(t *testing.T, b *browser.Browser, p *browser.Page, link string) {
+func strangers(t *testing.T, b *Browser, p *Page, link string) {
 	var status int
 	p.Eval(`fetch("/api/runs/0/stop", {method: "POST"}).then((r) => r.status)`, &status)
 	require.Equal(t, 403, status, "a viewer stops nothing")

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
-	"github.com/lfactor/lfactor/cmd/lfactor/dashboard/browser"
 )
 
 // TestChatPage talks to two served models on the page of one of them in headless Chromium, as a person does:
@@ -50,7 +49,7 @@ func TestChatPage(t *testing.T) {
 	}
 	other := serve(model("reference"), "--name", "other<b>")
 	here := serve(model("policy"), "--pairs", "pairs.jsonl", "--beside", other)
-	p := browser.Start(t, "").Open(t, 1200, 800)
+	p := startBrowser(t, "").Open(t, 1200, 800)
 	require.Equal(t, 200, p.Go(here+"/"))
 	talk(t, p, filepath.Join(dir, "pairs.jsonl"))
 	var hacked bool
@@ -60,7 +59,7 @@ func TestChatPage(t *testing.T) {
 }
 
 // talk asks both models, and keeps a pair of their answers in a file.
-func talk(t *testing.T, p *browser.Page, file string) {
+func talk(t *testing.T, p *Page, file string) {
 	p.Until("both models may be asked", `document.querySelectorAll("#models select").length === 2`)
 	p.Eval(`document.querySelector("#settings summary").click()`, nil)
 	shot(t, p, "chat-settings")

@@ -1,4 +1,4 @@
-package browser
+package ui
 
 import (
 	"encoding/base64"

@@ -1,8 +1,7 @@
-package dashboard
+package ui
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -15,17 +14,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/run"
-	"github.com/lfactor/lfactor/cmd/lfactor/dashboard/browser"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
+	"github.com/lfactor/lfactor/cmd/lfactor/dashboard"
+	"github.com/lfactor/lfactor/topology/machine"
 )
-
-var long = flag.Bool("long", false, "look at a million steps and a thousand ranks in chromium")
 
 // TestScaleInBrowser: a page that shows a run of a million steps, which goes on, and a thousand ranks holds
 // at most 200 MB.
 func TestScaleInBrowser(t *testing.T) {
-	if !*long {
+	if !*clitest.Long {
 		t.Skip("skipped: wants chromium and half a minute; -long runs it")
 	}
 	const have, ranks = 1_000_000, 1000
@@ -45,14 +46,16 @@ func TestScaleInBrowser(t *testing.T) {
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := New(l.Addr().(*net.TCPAddr).Port, Options{Dirs: []string{dir}})
+	s := dashboard.New(l.Addr().(*net.TCPAddr).Port, dashboard.Options{Dirs: []string{dir}})
 	all := statuses(ranks)
-	s.runs[0].actors = func() ([]host.Status, []host.Silent, error) { return all, nil, nil }
+	stop, err := machine.Answer(dir, "why", 0, func() any { return all })
+	require.NoError(t, err)
+	t.Cleanup(stop)
 	served := make(chan error)
 	go func() { served <- s.Serve(t.Context(), l) }()
-	b := browser.Start(t, "")
+	b := startBrowser(t, "")
 	p := b.Open(t, 1360, 860)
-	require.Equal(t, 200, p.Go(s.Link(Viewer)))
+	require.Equal(t, 200, p.Go(s.Link(dashboard.Viewer)))
 	shows := func(n int) string {
 		return fmt.Sprintf(`document.querySelector(".chart .read")?.innerText.startsWith("step %d:")`, n)
 	}
@@ -118,26 +121,22 @@ func under(dir string, pid int) bool {
 	return false
 }
 
-// TestSums: windows that are drawn from blocks say what values say, wherever they begin and end, and behind steps that
-// were taken again.
-func TestSums(t *testing.T) {
-	s := newSeries()
-	add := func(from, to int) {
-		for n := from; n <= to; n++ {
-			loss := float64((n*7919)%101) - 50
-			if n%5 == 0 {
-				loss = -1 // what JSON cannot hold
-			}
-			s.add(&run.Metrics{Step: int64(n), Loss: loss, Seconds: 1})
+// statuses are what so many ranks of 16 stages say, each of which waits for the next and has sent on ten edges.
+func statuses(ranks int) (all []host.Status) {
+	all = []host.Status{{Ref: layout.CoordinatorRef, Name: "coordinator",
+		Wait: actors.Wait{For: layout.FirstRank, What: "Ready"}}}
+	for r := range ranks {
+		s := host.Status{Ref: layout.FirstRank + actors.Ref(r), Name: fmt.Sprintf("rank %d (pp %d dp %d)", r, r%16, r/16),
+			Wait: actors.Wait{For: layout.FirstRank + actors.Ref(r+1), What: "activation 1F0"}, Memory: 1 << 20}
+		if r == ranks-1 {
+			s.Wait = actors.Wait{For: actors.None, What: "3F0", Busy: true}
 		}
-	}
-	add(1, 1000)
-	add(700, 900)
-	add(901, 1300)
-	for from := 0; from < 1300; from += 37 {
-		for to := from + 1; to <= 1300; to += 41 {
-			got, want := s.over(0, from, to), sumOf(s.cols[0][from:to])
-			require.Equal(t, want, got, "%d to %d", from, to)
+		for k := range 10 {
+			s.Sent = append(s.Sent, host.Edge{Name: "x", From: fmt.Sprintf("rank%d", r),
+				To: fmt.Sprintf("rank%d", (r+k+1)%ranks), Kinds: []string{"activation", "credit"}, Way: "inside",
+				Messages: int64(k), Bytes: int64(r * k)})
 		}
+		all = append(all, s)
 	}
+	return all
 }

@@ -1,7 +1,7 @@
-// Package browser drives a headless Chromium for tests, by the DevTools protocol over two pipes: JSON with a
-// zero byte behind each message. Source: chromedevtools.github.io/devtools-protocol,
-// --remote-debugging-pipe.
-package browser
+package ui
+
+// A headless Chromium is driven by the DevTools protocol over two pipes: JSON with a zero byte behind each message.
+// Source: chromedevtools.github.io/devtools-protocol, --remote-debugging-pipe.
 
 import (
 	"bufio"
@@ -44,9 +44,9 @@ type reply struct {
 	} `json:"error"`
 }
 
-// Start begins a browser, which ends with the test. The test is skipped where there is no chromium.
+// startBrowser begins a browser, which ends with the test. The test is skipped where there is no chromium.
 // Names of hosts are looked up as rules say, as in "MAP evil.example 127.0.0.1".
-func Start(t testing.TB, rules string) *Browser {
+func startBrowser(t testing.TB, rules string) *Browser {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
 	if err != nil {
