@@ -10,9 +10,6 @@ func Draw(seed uint64, pass, sample, block, element int64) uint64 {
 	return philox([4]uint64{uint64(element), uint64(sample), uint64(block), uint64(pass)}, [2]uint64{seed, 0})[0]
 }
 
-// Uniform maps random bits to [0, 1), in steps of 2⁻⁵³.
-func Uniform(draw uint64) float64 { return float64(draw>>11) / (1 << 53) }
-
 // Blocks of Draw that this package takes for itself. Callers use numbers from 0 up.
 const (
 	blockOrder   = -1 // keys of the permutation of a source

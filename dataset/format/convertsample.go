@@ -172,6 +172,6 @@ func (e *annotation) converses(key string, parts []dataset.Part) error {
 		return nil
 	}
 	d := dataset.Document{Key: key, Parts: parts, Place: e.place, Layout: e.w.layout()}
-	_, err := ConverseTagged(&d, "", e.w.Tags)
+	_, err := Converse(&d, "", e.w.Tags)
 	return err
 }

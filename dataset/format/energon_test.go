@@ -64,7 +64,7 @@ func TestEnergonFields(t *testing.T) {
 			d, err = s.Read(0)
 			require.NoError(t, err)
 			var list []Conversation
-			if list, err = Converse(&d, ""); err == nil {
+			if list, err = Converse(&d, "", dataset.Tags{}); err == nil {
 				m := list[0].Messages
 				require.Len(t, m, 2)
 				require.Equal(t, c.want, strings.TrimPrefix(list[0].Media[0].Key, "k.")+" "+

@@ -81,13 +81,8 @@ func GuessSampleType(d *dataset.Document) string {
 }
 
 // Converse returns the conversations of a sample of a type; "" tells it from the sample. What is wrong with
-// a sample is a *dataset.BadSample.
-func Converse(d *dataset.Document, sampleType string) ([]Conversation, error) {
-	return ConverseTagged(d, sampleType, dataset.Tags{})
-}
-
-// ConverseTagged is Converse for messages whose keys and roles have other names than the usual ones.
-func ConverseTagged(d *dataset.Document, sampleType string, tags dataset.Tags) ([]Conversation, error) {
+// a sample is a *dataset.BadSample. Tags are other names of messages' keys and roles than the usual ones.
+func Converse(d *dataset.Document, sampleType string, tags dataset.Tags) ([]Conversation, error) {
 	if sampleType == "" && d.Layout != nil {
 		if sampleType = d.Layout.Type; sampleType == "" {
 			return readMapped(&sampleJSON{doc: d, tags: tags})

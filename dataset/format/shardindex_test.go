@@ -62,7 +62,7 @@ func TestSurrogates(t *testing.T) {
 		_, err = formattest.Open(t, path, dataset.Options{Format: "openai"}).Read(0)
 		check(err)
 		d := formattest.SampleOf(`{"texts":[{"role":"user","content":` + text + `},{"role":"assistant","content":"x"}]}`)
-		_, err = Converse(&d, "")
+		_, err = Converse(&d, "", dataset.Tags{})
 		check(err)
 	}
 }

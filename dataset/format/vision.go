@@ -30,7 +30,7 @@ func (v *VisionEncoder) Fingerprint() string {
 
 // EncodeSample implements dataset.SampleEncoder.
 func (v *VisionEncoder) EncodeSample(d *dataset.Document) (out []dataset.Sample, err error) {
-	list, err := ConverseTagged(d, v.SampleType, v.Tags)
+	list, err := Converse(d, v.SampleType, v.Tags)
 	if err != nil {
 		return nil, err
 	}

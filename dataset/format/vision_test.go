@@ -112,7 +112,7 @@ func FuzzConverse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind, text string) {
 		d := formattest.SampleOf(text, "a.jpg=1", "jpg=2", "img0.jpg=3")
-		list, err := Converse(&d, kind)
+		list, err := Converse(&d, kind, dataset.Tags{})
 		if err != nil {
 			return
 		}

@@ -55,7 +55,7 @@ func TestJobAsData(t *testing.T) {
 	for _, path := range []string{fields.OutputDir, job} {
 		d, err := open(t, path, dataset.Options{}).Read(0)
 		require.NoError(t, err)
-		list, err := format.Converse(&d, "")
+		list, err := format.Converse(&d, "", dataset.Tags{})
 		require.NoError(t, err)
 		require.Len(t, list[0].Messages, 2, "%s: one question and its answer, as Energon has them", path)
 	}

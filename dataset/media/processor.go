@@ -142,11 +142,6 @@ func registerVideo(class string, make func(s *Settings) (VideoProcessor, error),
 	return true
 }
 
-// Classes returns the names of Hugging Face's image and video processors that are known.
-func Classes() []string {
-	return append(slices.Sorted(maps.Keys(imageClasses)), slices.Sorted(maps.Keys(videoClasses))...)
-}
-
 // NewImageProcessor makes a processor of a class from its settings. A setting that is not known is an error,
 // as it could change pixels.
 func NewImageProcessor(class string, s *Settings) (ImageProcessor, error) {

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -197,7 +199,7 @@ func FuzzSettings(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, w, h int) {
 		w, h = 1+w&0xfff, 1+h&0xfff
-		for _, class := range Classes() {
+		for _, class := range append(slices.Sorted(maps.Keys(imageClasses)), slices.Sorted(maps.Keys(videoClasses))...) {
 			s, err := ParseSettings("x", b)
 			if err != nil {
 				return

@@ -62,7 +62,7 @@ func SampleDoc(d *dataset.Document, textKey string, tags dataset.Tags) (*curate.
 
 // said is what a sample's conversations say, "" for a sample without.
 func said(d *dataset.Document, tags dataset.Tags) (string, error) {
-	list, err := format.ConverseTagged(d, "", tags)
+	list, err := format.Converse(d, "", tags)
 	if err != nil { // it is none that a model learns, or does not name its files
 		turns, read := messagesOf(d, tags)
 		if len(turns) == 0 && read > 0 && tags != (dataset.Tags{}) {

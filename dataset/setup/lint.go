@@ -73,7 +73,7 @@ func (r *LintReport) Lint(ctx context.Context, path, model string, o dataset.Opt
 			r.keys[h] = true
 		}
 		if d.Parts != nil && o.Tags != (dataset.Tags{}) {
-			if _, err := format.ConverseTagged(d, "", o.Tags); err != nil {
+			if _, err := format.Converse(d, "", o.Tags); err != nil {
 				r.Find("%v", err)
 			}
 		}

@@ -93,7 +93,7 @@ func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (preview
 	p := previewSample{Key: d.Key, Place: d.Place.String()}
 	var list []format.Conversation
 	if err == nil && s.Kind().Form() == dataset.InParts {
-		list, err = format.ConverseTagged(&d, kind, tags)
+		list, err = format.Converse(&d, kind, tags)
 	}
 	var bad *dataset.BadSample
 	if errors.As(err, &bad) {

@@ -140,3 +140,27 @@ func (d *Difference) add(dtype DType, x, y []byte) {
 		d.Max = max(d.Max, delta)
 	}
 }
+
+// copyBytes bounds what Diff holds in memory of a tensor, unless a single row of a tensor is larger.
+const copyBytes = 64 << 20
+
+// eachRows calls f for boxes of whole rows of axis 0 that together are the tensor, each of about copyBytes at most.
+func eachRows(t Info, f func(box [][2]int, bytes int64) error) error {
+	n, err := ByteSize(t.DType, t.Shape)
+	if err != nil || n == 0 {
+		return err
+	}
+	if len(t.Shape) == 0 || n <= copyBytes || t.DType.Bits()%8 != 0 {
+		return f(Whole(t.Shape), n)
+	}
+	row := n / int64(t.Shape[0])
+	step := int(max(1, copyBytes/row))
+	for at := 0; at < t.Shape[0]; at += step {
+		box := Whole(t.Shape)
+		box[0] = [2]int{at, min(at+step, t.Shape[0])}
+		if err := f(box, row*int64(box[0][1]-at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

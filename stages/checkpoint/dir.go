@@ -49,31 +49,21 @@ const indexBytesMax = 64 << 20
 // shardName matches the files an index accounts for; others (an adapter, a vendor's own file) are not its business.
 var shardName = regexp.MustCompile(`^(diffusion_pytorch_)?model(-\d{5}-of-\d{5})?\.safetensors$`)
 
-var _ = register(Format{
-	Name: "safetensors",
-	Spec: "https://github.com/huggingface/safetensors#format",
-	Detect: func(dir string) bool {
-		n := in(dir)
-		for _, name := range []string{n.index, n.single} {
-			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-				return true
-			}
-		}
-		return false
-	},
-	Open: func(dir string) (Source, error) { return OpenDir(dir) },
-	Create: func(dir string, tensors []Info) (Sink, error) {
-		return NewWriter(dir, tensors, exportShardBytes)
-	},
-})
-
 // exportShardBytes is the size of shards that transformers writes by default.
 const exportShardBytes = 5e9
 
-// IsDir reports whether a directory has model files of safetensors.
+// IsDir reports whether a directory has model files of safetensors, and is no checkpoint of a run.
 func IsDir(dir string) bool {
-	f, err := Detect(dir)
-	return err == nil && f.Name == "safetensors"
+	n := in(dir)
+	return !holds(dir, ManifestName, latestName) && holds(dir, n.index, n.single)
+}
+
+// holds reports whether a directory has a file of one of these names.
+func holds(dir string, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	})
 }
 
 // Dir is a directory of safetensors as Hugging Face writes it: one file, or shards and an index.

@@ -138,19 +138,17 @@ func TestOpenLatestNamesADanglingPointer(t *testing.T) {
 	require.ErrorContains(t, err, "step-00000001: missing: latest names it")
 }
 
-// TestFormatsRoundTrip holds every registered format to its claim, on tensors of every type.
+// TestFormatsRoundTrip holds every format to its claim, on tensors of every type.
 func TestFormatsRoundTrip(t *testing.T) {
 	src, err := OpenFile("testdata/types.safetensors")
 	require.NoError(t, err)
 	defer src.Close()
 	want := contents(t, src)
-	require.GreaterOrEqual(t, len(Formats()), 2)
-	for _, f := range Formats() {
+	for _, f := range formats {
 		t.Run(f.Name, func(t *testing.T) {
 			require.NotEmpty(t, f.Spec)
 			dir := filepath.Join(t.TempDir(), "out")
-			_, err := Detect(dir)
-			require.ErrorContains(t, err, "no checkpoint that is known: lfactor, safetensors")
+			require.False(t, IsDir(dir))
 			aborted, err := f.Create(dir, src.Tensors())
 			require.NoError(t, err)
 			require.NoError(t, aborted.Abort())
@@ -166,10 +164,8 @@ func TestFormatsRoundTrip(t *testing.T) {
 			require.NoError(t, dst.Commit())
 			require.NoError(t, dst.Commit(), "once committed it stays so")
 			require.NoError(t, dst.Abort(), "after Commit it does nothing")
-			found, err := Detect(dir)
-			require.NoError(t, err)
-			require.Equal(t, f.Name, found.Name)
-			back, err := found.Open(dir)
+			require.Equal(t, f.Name == "safetensors", IsDir(dir))
+			back, err := f.Open(dir)
 			require.NoError(t, err)
 			require.Equal(t, want, contents(t, back))
 			diff, err := Diff(src, back)

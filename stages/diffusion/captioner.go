@@ -88,7 +88,7 @@ func NewCaptionEncoder(cfg *configs.Config, d *family.Denoiser) (*CaptionEncoder
 				p.look, err = p.sight()
 			}
 		} else {
-			p.encoder, err = texts.OpenAs(p.dir, b, dtype)
+			p.encoder, err = texts.Open(p.dir, b, dtype)
 		}
 		return err
 	}

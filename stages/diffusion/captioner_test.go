@@ -83,7 +83,7 @@ func TestThreeEncoders(t *testing.T) {
 			"num_layers": 2, "num_heads": 2, "feed_forward_proj": "gated-gelu"`, "t5-hf", "text_encoder_3", d)}
 	for i, c := range want.Cases {
 		x := &CaptionEncoder{d: d, parts: parts[:3-i], zeros: 256 * i, open: func(p *captionPart) (err error) {
-			p.encoder, err = texts.OpenAs(p.dir, ref.New(), tensor.F32)
+			p.encoder, err = texts.Open(p.dir, ref.New(), tensor.F32)
 			return err
 		}}
 		require.NoError(t, x.fits())

@@ -232,7 +232,7 @@ func TestTargetsInvert(t *testing.T) {
 		}
 		return out
 	}
-	for _, name := range Targets() {
+	for _, name := range targets.names() {
 		target, l := targets.m[name], Level{Alpha: 0.6, Sigma: 0.8, Data: 0.5}
 		if name == "flow_prediction" {
 			l = Level{Alpha: 0.25, Sigma: 0.75}

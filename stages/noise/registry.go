@@ -73,8 +73,8 @@ func RegisterWeight(w Weight) bool {
 	return weights.add(w.Name, w)
 }
 
-// Classes lists the schedulers, Curves the tables of variances, Draws the distributions of training times,
-// Targets what denoisers give and Weights the weights of their losses, each in order.
+// Classes lists the schedulers, Curves the tables of variances, Draws the distributions of training times and
+// Weights the weights of their losses, each in order.
 func Classes() []string { return schedulers.names() }
 
 // Curves lists the values of "beta_schedule".
@@ -82,9 +82,6 @@ func Curves() []string { return curves.names() }
 
 // Draws lists the values of [Times.Kind].
 func Draws() []string { return draws.names() }
-
-// Targets lists what denoisers may give.
-func Targets() []string { return targets.names() }
 
 // Weights lists the values of [Weighting.Kind].
 func Weights() []string { return weights.names() }

@@ -113,7 +113,7 @@ func TestStatesAreTransformers(t *testing.T) {
 	for _, name := range cases(t) {
 		g := openGolden(t, name)
 		for on, b := range backends(t) {
-			e, err := Open(g.dir, b)
+			e, err := Open(g.dir, b, tensor.F32)
 			require.NoError(t, err)
 			seen[e.Class] = true
 			check := func(what, as string, got []float32) {
@@ -160,7 +160,7 @@ func TestGradientsAreTransformers(t *testing.T) {
 
 func (g *golden) gradients(what, prefix string, b kernels.Backend, take Take) {
 	t := g.t
-	e, err := Open(g.dir, b)
+	e, err := Open(g.dir, b, tensor.F32)
 	require.NoError(t, err)
 	defer e.Close()
 	take.Pooled = e.Pooled > 0

@@ -77,7 +77,7 @@ func inStages(t *testing.T, e *Encoder, ids [][]int32) map[string][]float32 {
 func TestCutAndPacked(t *testing.T) {
 	for _, name := range cases(t) {
 		g := openGolden(t, name)
-		e, err := Open(g.dir, ref.New())
+		e, err := Open(g.dir, ref.New(), tensor.F32)
 		require.NoError(t, err)
 		for _, take := range []Take{Last, Penultimate, {}, {Skip: e.Layers}, {Skip: 1, Norm: true}} {
 			for _, pooled := range []bool{false, true} {
@@ -146,7 +146,7 @@ func TestSharedOut(t *testing.T) {
 
 // The traces that an encoder keeps are bounded: when there are as many, all are made anew.
 func TestTracesMost(t *testing.T) {
-	e, err := Open("testdata/t5", ref.New())
+	e, err := Open("testdata/t5", ref.New(), tensor.F32)
 	require.NoError(t, err)
 	defer e.Close()
 	for i := range tracesMost {
@@ -159,7 +159,7 @@ func TestTracesMost(t *testing.T) {
 
 // What an encoder cannot take or give is refused, with the number of the caption.
 func TestEncodeRefuses(t *testing.T) {
-	e, err := Open("testdata/clip", ref.New())
+	e, err := Open("testdata/clip", ref.New(), tensor.F32)
 	require.NoError(t, err)
 	defer e.Close()
 	good := []int32{3, 40}
@@ -177,7 +177,7 @@ func TestEncodeRefuses(t *testing.T) {
 	e.Take = Last // without a pooled row no end is looked for
 	_, _, err = e.Encode([][]int32{{3, 4}})
 	require.NoError(t, err)
-	u, err := Open("testdata/umt5", ref.New())
+	u, err := Open("testdata/umt5", ref.New(), tensor.F32)
 	require.NoError(t, err)
 	defer u.Close()
 	u.Take.Pooled = true
@@ -193,7 +193,7 @@ func TestNeighbours(t *testing.T) {
 		for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
 			var first [][]float32
 			for _, threads := range []int{1, 2, 3} {
-				e, err := OpenAs("testdata/"+name, cpuOf(t, threads), d)
+				e, err := Open("testdata/"+name, cpuOf(t, threads), d)
 				require.NoError(t, err)
 				ids := []int32{3, 7, 40, 9, 11}
 				alone, pooled, err := e.Encode([][]int32{ids})

@@ -31,13 +31,10 @@ type traceKey struct {
 // many, all are recorded anew.
 const tracesMost = 128
 
-// Open opens a folder as diffusers keeps a text encoder, in float32: config.json, and model.safetensors or
-// shards with their index. A key that is not known, and a weight that is missing, unused or of another
-// shape, are errors that name it.
-func Open(dir string, b kernels.Backend) (*Encoder, error) { return OpenAs(dir, b, tensor.F32) }
-
-// OpenAs is Open with weights and states in another type. T5's states are not float16.
-func OpenAs(dir string, b kernels.Backend, d tensor.DType) (*Encoder, error) {
+// Open opens a folder as diffusers keeps a text encoder, with weights and states of a type: config.json, and
+// model.safetensors or shards with their index. A key that is not known, and a weight that is missing, unused or of
+// another shape, are errors that name it. T5's states are not float16.
+func Open(dir string, b kernels.Backend, d tensor.DType) (*Encoder, error) {
 	m, err := ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		return nil, err

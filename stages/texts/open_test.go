@@ -95,7 +95,7 @@ func TestOpenLayouts(t *testing.T) {
 			return same(n)
 		}, 0},
 	} {
-		e, err := Open(copied(t, c.name, c.rename, c.shard), ref.New())
+		e, err := Open(copied(t, c.name, c.rename, c.shard), ref.New(), tensor.F32)
 		require.NoError(t, err, what)
 		g := openGolden(t, c.name)
 		states, _, err := e.Encode(g.captions())
@@ -136,16 +136,16 @@ func TestOpenRefuses(t *testing.T) {
 			}
 			return same(n)
 		}} {
-		_, err := Open(copied(t, "t5", rename, 0), ref.New())
+		_, err := Open(copied(t, "t5", rename, 0), ref.New(), tensor.F32)
 		require.ErrorContains(t, err, want)
 	}
-	_, err := OpenAs("testdata/t5", ref.New(), tensor.F16)
+	_, err := Open("testdata/t5", ref.New(), tensor.F16)
 	require.ErrorContains(t, err, "too large for f16")
-	_, err = Open(t.TempDir(), ref.New())
+	_, err = Open(t.TempDir(), ref.New(), tensor.F32)
 	require.ErrorContains(t, err, "config.json: no such file")
 	dir := copied(t, "t5", same, 0)
 	require.NoError(t, os.Remove(filepath.Join(dir, "model.safetensors")))
-	_, err = Open(dir, ref.New())
+	_, err = Open(dir, ref.New(), tensor.F32)
 	require.ErrorContains(t, err, "neither model.safetensors nor model.safetensors.index.json is here")
 }
 
@@ -157,7 +157,7 @@ func TestOpenLarge(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, m.Write(dir, tensor.F32, sines))
 	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
-		e, err := OpenAs(dir, ref.New(), d)
+		e, err := Open(dir, ref.New(), d)
 		require.NoError(t, err)
 		for _, p := range m.Params() {
 			want, raw := make([]float32, tensor.Len(p.Shape)), make([]byte, tensor.Len(p.Shape)*d.Size())
@@ -194,9 +194,9 @@ func TestDevice(t *testing.T) {
 	defer kernels.Close(d)
 	for _, name := range []string{"clip-projected", "t5-gated"} {
 		g := openGolden(t, name)
-		host, err := Open(g.dir, ref.New())
+		host, err := Open(g.dir, ref.New(), tensor.F32)
 		require.NoError(t, err)
-		far, err := Open(g.dir, d)
+		far, err := Open(g.dir, d, tensor.F32)
 		require.NoError(t, err)
 		want, rows, err := host.Encode(g.captions())
 		require.NoError(t, err)
@@ -215,11 +215,11 @@ func TestDevice(t *testing.T) {
 func TestSave(t *testing.T) {
 	for _, name := range cases(t) {
 		for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
-			e, err := OpenAs("testdata/"+name, ref.New(), d)
+			e, err := Open("testdata/"+name, ref.New(), d)
 			require.NoError(t, err)
 			dir := t.TempDir()
 			require.NoError(t, e.Save(dir))
-			again, err := OpenAs(dir, ref.New(), d)
+			again, err := Open(dir, ref.New(), d)
 			require.NoError(t, err)
 			require.Equal(t, e.Config("float32"), again.Config("float32"))
 			g := openGolden(t, name)
@@ -230,7 +230,7 @@ func TestSave(t *testing.T) {
 			require.Equal(t, want, got)
 			e.Close()
 			again.Close()
-			wider, err := Open(dir, ref.New())
+			wider, err := Open(dir, ref.New(), tensor.F32)
 			require.NoError(t, err)
 			got, _, err = wider.Encode(g.captions())
 			require.NoError(t, err)
@@ -255,7 +255,7 @@ func TestSavedLoads(t *testing.T) {
 	}
 	args := []string{"bench/golden/texts_load.py"}
 	for _, name := range cases(t) {
-		e, err := Open("testdata/"+name, ref.New())
+		e, err := Open("testdata/"+name, ref.New(), tensor.F32)
 		require.NoError(t, err)
 		dir, golden := t.TempDir(), filepath.Join("stages/texts/testdata", name)
 		require.NoError(t, e.Save(dir))

@@ -53,9 +53,6 @@ var uses = []Use{
 	{Pipeline: "FastWAM", Component: "text_encoder", Take: Last, Length: 512, Rest: Zeroed},
 }
 
-// Uses lists what is known of diffusers' pipelines.
-func Uses() []Use { return append([]Use(nil), uses...) }
-
 // UseOf finds the use of a pipeline's encoder.
 func UseOf(pipeline, component string) (Use, error) {
 	var have []string

@@ -86,7 +86,7 @@ func (u *used) opened(t *testing.T, name string) (*Encoder, *Tokenizer) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, sized(t, x.Class, strings.Trim(string(keys), "{}")).Write(dir, tensor.F32, sines))
-	e, err := Open(dir, ref.New())
+	e, err := Open(dir, ref.New(), tensor.F32)
 	require.NoError(t, err)
 	return e, tokenizerOf(t, x.Tokenizer)
 }
@@ -119,7 +119,7 @@ func TestUsesAreDiffusers(t *testing.T) {
 		}
 		e.Close()
 	}
-	for _, use := range Uses() {
+	for _, use := range uses {
 		switch use.Pipeline {
 		case "WanImageToVideoPipeline": // encodes as WanPipeline does
 		case "FastWAM": // encodes as WanPipeline does what it does not clean

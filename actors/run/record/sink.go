@@ -2,7 +2,6 @@ package record
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lfactor/lfactor/configs/source"
@@ -42,18 +41,6 @@ func RegisterSink(k SinkKind) struct{} {
 	source.Offer(source.Trackers, k.Name)
 	sinks = append(sinks, k)
 	return struct{}{}
-}
-
-// SinkKinds are all kinds by name.
-func SinkKinds() []SinkKind {
-	out := slices.Clone(sinks)
-	slices.SortFunc(out, func(a, b SinkKind) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
-	return out
 }
 
 // OpenSink opens one of a kind.

@@ -37,8 +37,8 @@ func sinkRun(t *testing.T, name, dir string, steps int) {
 
 // TestSinks: every sink takes a run, and says when its directory cannot be written.
 func TestSinks(t *testing.T) {
-	require.GreaterOrEqual(t, len(SinkKinds()), 2)
-	for _, k := range SinkKinds() {
+	require.GreaterOrEqual(t, len(sinks), 2)
+	for _, k := range sinks {
 		require.NotEmpty(t, k.Source)
 		dir := t.TempDir()
 		sinkRun(t, k.Name, dir, 25)

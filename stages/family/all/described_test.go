@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -118,7 +119,7 @@ func TestDescribedPage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/descriptions.md")
 	require.NoError(t, err)
 	require.Contains(t, string(page), reed(t))
-	for _, key := range decoders.Keys() {
+	for _, key := range keysOf(reflect.TypeFor[decoders.Description](), "") {
 		if !strings.HasPrefix(key, "loong") { // of lfactor's own families
 			require.True(t, strings.Contains(string(page), key[strings.LastIndexByte(key, '.')+1:]), key)
 		}
@@ -181,4 +182,18 @@ func TestDescribedDrawn(t *testing.T) {
 	t.Logf("%d models, %d refused", built, refused)
 	require.Greater(t, built, 100)
 	require.Greater(t, refused, 100)
+}
+
+// keysOf are all keys of a description, dotted.
+func keysOf(t reflect.Type, at string) (all []string) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
+		if name := t.Field(i).Tag.Get("yaml"); name != "" && name != "-" {
+			all = append(all, at+name)
+			all = append(all, keysOf(t.Field(i).Type, at+name+".")...)
+		}
+	}
+	return all
 }

@@ -274,22 +274,6 @@ func known(n *yaml.Node, t reflect.Type, at string) error {
 	return nil
 }
 
-// Keys are all keys of a description, dotted.
-func Keys() []string { return keysOf(reflect.TypeFor[Description](), "") }
-
-func keysOf(t reflect.Type, at string) (all []string) {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-		t = t.Elem()
-	}
-	for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
-		if name := t.Field(i).Tag.Get("yaml"); name != "" && name != "-" {
-			all = append(all, at+name)
-			all = append(all, keysOf(t.Field(i).Type, at+name+".")...)
-		}
-	}
-	return all
-}
-
 // family is the family that is described.
 func (d Description) family() family.Family {
 	d.Layers.file = d.Config

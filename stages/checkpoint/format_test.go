@@ -2,30 +2,41 @@ package checkpoint
 
 import (
 	"errors"
-	"os"
+	"fmt"
 	"path/filepath"
 )
 
-var _ = register(Format{
-	Name: "lfactor",
-	Spec: "docs/architecture.md: safetensors shards and a manifest",
-	Detect: func(dir string) bool {
-		for _, name := range []string{ManifestName, latestName} {
-			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-				return true
+// Format is a way to keep the parameters of a model in a directory, with its claim, the round trip: what was written to
+// Create's Sink, Open returns, to the byte.
+type Format struct {
+	Name   string
+	Spec   string                                         // where the format is described
+	Open   func(dir string) (Source, error)               // parameters only, no optimizer state
+	Create func(dir string, tensors []Info) (Sink, error) // Name, DType and Shape count
+}
+
+var formats = []Format{
+	{
+		Name: "lfactor",
+		Spec: "docs/architecture.md: safetensors shards and a manifest",
+		Open: func(dir string) (Source, error) {
+			r, err := Open(dir)
+			if err != nil {
+				return nil, err
 			}
-		}
-		return false
+			return ownSource{r.Kind(Param), r}, nil
+		},
+		Create: createOwn,
 	},
-	Open: func(dir string) (Source, error) {
-		r, err := Open(dir)
-		if err != nil {
-			return nil, err
-		}
-		return ownSource{r.Kind(Param), r}, nil
+	{
+		Name: "safetensors",
+		Spec: "https://github.com/huggingface/safetensors#format",
+		Open: func(dir string) (Source, error) { return OpenDir(dir) },
+		Create: func(dir string, tensors []Info) (Sink, error) {
+			return NewWriter(dir, tensors, exportShardBytes)
+		},
 	},
-	Create: createOwn,
-})
+}
 
 // ownSource is a Reader's parameters, with the Reader's files.
 type ownSource struct {
@@ -94,4 +105,24 @@ func (s *ownSink) Abort() error {
 	}
 	s.done = true
 	return errors.Join(s.file.abort(), s.save.Abort())
+}
+
+// Copy writes every tensor of src to dst, which was created for the same tensors, a few rows at a time.
+func Copy(dst Sink, src Source) error {
+	var buf []byte
+	for _, t := range src.Tensors() {
+		err := eachRows(t, func(box [][2]int, n int64) error {
+			if int64(cap(buf)) < n {
+				buf = make([]byte, n)
+			}
+			if err := src.ReadRanges(t.Name, box, buf[:n]); err != nil {
+				return err
+			}
+			return dst.WriteRanges(t.Name, box, buf[:n])
+		})
+		if err != nil {
+			return fmt.Errorf("copying %s: %w", quoteOdd(t.Name), err)
+		}
+	}
+	return nil
 }
