@@ -68,39 +68,27 @@ func New(o Options) *Agent {
 
 // Step takes in what has happened and returns what is to be done.
 func (a *Agent) Step(in Input) []Effect {
-	switch in := in.(type) {
-	case Begin:
-		// the only head is looked after when the way to it fails
-		if len(a.o.Heads) > 1 && a.o.Local > 0 {
-			a.watch = a.wake(headsEvery)
-		}
-		a.dial()
-	case Dialed:
-		if in.Conn == a.way.conn {
-			hello := control.Message{Kind: control.Hello, Procs: a.list()}
-			a.say(Send{in.Conn, hello})
-		}
-	case Heard:
-		a.heard(in)
-	case Gone:
-		a.gone(in)
-	case Unsent:
-		a.unsent(in)
-	case Elapsed:
-		a.elapsed(in.Timer)
-	case Revived:
-		a.revived()
-	case Found:
-		a.tell(in.M)
-	case Leave:
-		a.asked(in)
-	default:
-		a.ofProc(in)
-	}
+	in.apply(a)
 	out := a.out
 	a.out = nil
 	return out
 }
+
+// apply dials. The only head is looked after when the way to it fails.
+func (Begin) apply(a *Agent) {
+	if len(a.o.Heads) > 1 && a.o.Local > 0 {
+		a.watch = a.wake(headsEvery)
+	}
+	a.dial()
+}
+
+func (in Dialed) apply(a *Agent) {
+	if in.Conn == a.way.conn {
+		a.say(Send{in.Conn, control.Message{Kind: control.Hello, Procs: a.list()}})
+	}
+}
+
+func (in Found) apply(a *Agent) { a.tell(in.M) }
 
 func (a *Agent) say(e Effect) { a.out = append(a.out, e) }
 
@@ -119,10 +107,10 @@ func (a *Agent) wake(d time.Duration) int64 {
 	return n
 }
 
-// elapsed acts on a timer: it dials again, looks after the heads, or ends an agent that was asked
+// apply acts on a timer: it dials again, looks after the heads, or ends an agent that was asked
 // to leave and whose processes did not move in time.
-func (a *Agent) elapsed(timer int64) {
-	switch timer {
+func (in Elapsed) apply(a *Agent) {
+	switch in.Timer {
 	case a.way.retry:
 		a.dial()
 	case a.watch:
@@ -139,8 +127,8 @@ func (a *Agent) elapsed(timer int64) {
 	}
 }
 
-// revived goes on after a look at the heads of this machine.
-func (a *Agent) revived() {
+// apply goes on after a look at the heads of this machine.
+func (Revived) apply(a *Agent) {
 	if a.watch != 0 {
 		a.watch = a.wake(headsEvery)
 		return
@@ -148,8 +136,8 @@ func (a *Agent) revived() {
 	a.way.retry = a.wake(a.pause())
 }
 
-// asked lets the processes of this host move elsewhere before the agent ends.
-func (a *Agent) asked(in Leave) {
+// apply lets the processes of this host move elsewhere before the agent ends.
+func (in Leave) apply(a *Agent) {
 	if len(a.procs) == 0 {
 		a.say(Quit{})
 		return

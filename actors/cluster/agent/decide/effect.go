@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 )
 
-// Input is something that has happened: one of those that follow. Others are none, and Step panics.
-type Input any
+// Input is something that has happened.
+type Input interface{ apply(a *Agent) }
 
 // Begin is an agent's first input.
 type Begin struct{}
@@ -89,7 +89,26 @@ type Leave struct {
 
 // Effect is something that a driver is to do. Those of one step are in the order in which they are to
 // happen.
-type Effect any
+type Effect interface{ effect() }
+
+func (Dial) effect()    {}
+func (Send) effect()    {}
+func (Close) effect()   {}
+func (Wake) effect()    {}
+func (Revive) effect()  {}
+func (Launch) effect()  {}
+func (Pass) effect()    {}
+func (Kill) effect()    {}
+func (Signal) effect()  {}
+func (Finish) effect()  {}
+func (Ask) effect()     {}
+func (Measure) effect() {}
+func (Revoke) effect()  {}
+func (Renewed) effect() {}
+func (Dirs) effect()    {}
+func (Clear) effect()   {}
+func (Quit) effect()    {}
+func (Note) effect()    {}
 
 // Dial asks for a connection with a head, by its place in the list of them: Dialed or Gone answers.
 type Dial struct {

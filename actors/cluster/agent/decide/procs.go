@@ -123,30 +123,26 @@ func (a *Agent) at(life int64, do func(p *proc)) {
 	}
 }
 
-// ofProc takes in what has become of a process, or what it says.
-func (a *Agent) ofProc(in Input) {
-	switch in := in.(type) {
-	case Started:
-		a.at(in.Life, func(p *proc) { a.started(p, in) })
-	case Said:
-		a.at(in.Life, func(p *proc) { a.said(p, in.M) })
-	case Ready:
-		a.at(in.Life, func(p *proc) {
-			p.Ready = true
-			a.tell(control.Message{Kind: control.Ready, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen})
-		})
-	case Wrote:
-		a.at(in.Life, func(p *proc) {
-			a.tell(control.Message{Kind: control.Output, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen, Stream: in.Stream, Data: in.Data})
-		})
-	case Silent:
-		a.at(in.Life, func(p *proc) { a.silent(p, in) })
-	case Exited:
-		a.at(in.Life, func(p *proc) { a.exited(p, in) })
-	default:
-		panic(fmt.Sprintf("decide: no agent takes a %T", in))
-	}
+func (in Started) apply(a *Agent) { a.at(in.Life, func(p *proc) { a.started(p, in) }) }
+
+func (in Said) apply(a *Agent) { a.at(in.Life, func(p *proc) { a.said(p, in.M) }) }
+
+func (in Ready) apply(a *Agent) {
+	a.at(in.Life, func(p *proc) {
+		p.Ready = true
+		a.tell(control.Message{Kind: control.Ready, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen})
+	})
 }
+
+func (in Wrote) apply(a *Agent) {
+	a.at(in.Life, func(p *proc) {
+		a.tell(control.Message{Kind: control.Output, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen, Stream: in.Stream, Data: in.Data})
+	})
+}
+
+func (in Silent) apply(a *Agent) { a.at(in.Life, func(p *proc) { a.silent(p, in) }) }
+
+func (in Exited) apply(a *Agent) { a.at(in.Life, func(p *proc) { a.exited(p, in) }) }
 
 // started reports that a process runs or could not be started, and carries out what was ordered
 // meanwhile.

@@ -49,9 +49,9 @@ func (a *Agent) dial() {
 	a.say(Dial{a.way.conn, a.way.tried % len(a.o.Heads)})
 }
 
-// gone tries again where the connection that counts has ended. A host that was removed while its agent was
+// apply tries again where the connection that counts has ended. A host that was removed while its agent was
 // away has heard of it from nobody: its agent ends, as others do that are told.
-func (a *Agent) gone(in Gone) {
+func (in Gone) apply(a *Agent) {
 	switch {
 	case in.Conn != a.way.conn:
 	case in.Barred:
@@ -82,8 +82,8 @@ func (a *Agent) fail(why string, pause time.Duration) {
 	w.retry = a.wake(pause)
 }
 
-// heard does what a head says, on the connection that counts.
-func (a *Agent) heard(in Heard) {
+// apply does what a head says, on the connection that counts.
+func (in Heard) apply(a *Agent) {
 	w := &a.way
 	switch {
 	case in.Conn != w.conn:
@@ -143,8 +143,8 @@ func (a *Agent) wait(m control.Message) {
 	}
 }
 
-// unsent keeps a message that a connection did not take, and gives that up.
-func (a *Agent) unsent(in Unsent) {
+// apply keeps a message that a connection did not take, and gives that up.
+func (in Unsent) apply(a *Agent) {
 	if in.M.Kind != control.Hello {
 		a.wait(in.M)
 	}

@@ -9,7 +9,17 @@ import (
 
 // Effect is something that a driver is to do. Those of one step are in the order in which they are to
 // happen.
-type Effect any
+type Effect interface{ effect() }
+
+func (Commit) effect()  {}
+func (Send) effect()    {}
+func (Close) effect()   {}
+func (Answer) effect()  {}
+func (Wake) effect()    {}
+func (Revive) effect()  {}
+func (Revoked) effect() {}
+func (Tell) effect()    {}
+func (Stuck) effect()   {}
 
 // Commit asks the store for a commit, which the driver answers with Stored, Unstored or Over. There is never
 // more than one that is not answered.
