@@ -57,7 +57,7 @@ const (
 	Closed // rank → coordinator: Step ended; Values
 	Load   // rank → loader: send the batches of Step
 	// coordinator → rank: write the part that Member has of Step's state, which is the rank's own, or that
-	// of one that is gone for good: what the rank holds itself (Segment FromMember), or its copy (FromCopy)
+	// of one that is gone for good: what the rank holds itself (Segment FromMember), or its copy of Port's (FromCopy)
 	Save
 	Queued // rank → coordinator: the state is copied, training may go on
 	// rank → coordinator: Member's part of the state is on disk; Text is what the manifest says of it
@@ -73,14 +73,15 @@ const (
 	// ended, Member 1 for a rank that has none, Values the commit of Step if there was one, Text the place in the data
 	Rewind
 	Rewound // rank → coordinator: it has the state of Step
-	// coordinator → rank: copy the state after Step in memory, for yourself and for Member; Values: the
-	// newest step that all have copied; then the coordinator's own state
+	// coordinator → rank: copy the state after Step in memory, for yourself and for others; Values: the newest step
+	// that all have copied; how many others, and who; then the coordinator's own state
 	Keep
 	// rank → rank: the state after Step, to keep; Values are the coordinator's state then
 	Buddy
 	// rank → coordinator: it has the copy of Member's state after Step; Values: nanoseconds that it took
 	Kept
-	Give  // coordinator → rank: send Member the state of Step, Segment is its source
+	// coordinator → rank: send Member the state of Step, Segment is its source, Port whose copy that is
+	Give
 	State // rank → rank: the state of Step, to take; Values as those of Buddy, if it is a copy
 	// from the driver to the coordinator: messages of Epoch were lost between processes that live; Text says how
 	Broken

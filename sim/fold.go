@@ -53,7 +53,7 @@ func unfoldable(l *Layout, p *Prices, o *Options) string {
 		return "faults and chance hit single ranks"
 	case o.See != nil || o.Again != nil:
 		return "every message is watched"
-	case l.Overflow != nil || run.Norms != nil || run.Buddy != nil || run.Same != nil || run.Keep != 0:
+	case l.Overflow != nil || run.Norms != nil || run.Buddies != nil || run.Same != nil || run.Keep != 0:
 		return "ranks report or keep what is theirs alone"
 	case run.SaveEvery > 0 || run.SaveAtEnd || run.EvalEvery > 0 || run.EvalOnly || run.Move != nil:
 		return "steps are not alike: states are saved, evaluated or moved"

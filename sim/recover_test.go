@@ -65,7 +65,10 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 	if seed/6%7 != 0 {
 		l.Run.Keep = []int64{core.KeepAuto, 1, 2, 3}[seed/7%4]
 		for i := range n {
-			l.Run.Buddy = append(l.Run.Buddy, (i+n/2)%n)
+			l.Run.Buddies = append(l.Run.Buddies, []int{(i + n/2) % n})
+			if seed%5 == 2 { // a second one
+				l.Run.Buddies[i] = append(l.Run.Buddies[i], (i+1)%n)
+			}
 		}
 	}
 	return l

@@ -88,10 +88,10 @@ func newTrial(t *testing.T, d *datadriven.TestData, seed uint64) *trial {
 			run.Same = append(run.Same, []int{mesh.Move(i, topology.DP, 1-mesh.At(i, topology.DP))})
 		}
 		if n["keep"] != 0 {
-			run.Buddy = append(run.Buddy, (i+len(w.layout.Ranks)/2)%len(w.layout.Ranks))
+			run.Buddies = append(run.Buddies, []int{(i + len(w.layout.Ranks)/2) % len(w.layout.Ranks)})
 		}
 		if i == 1 && d.HasArg("lonely") {
-			run.Buddy[1] = -1
+			run.Buddies[1] = nil
 		}
 		run.Norms = append(run.Norms, []int32{int32(i)})
 	}

@@ -92,16 +92,12 @@ func (c *Coordinator) hears(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	c.lives[i] = int64(m.Port)
-	if h := holdingOf(m.Step, m.Values); m.Step == none {
-		c.answered(ctx, i, nil)
-	} else {
-		c.answered(ctx, i, h)
-	}
+	c.answered(ctx, i, holdingOf(m.Step, m.Values))
 }
 
-// answered notes what a rank holds, nil for nothing; with the last answer the run is recovered.
+// answered notes what a rank holds, nil for nothing, no copies either; with the last answer the run is recovered.
 func (c *Coordinator) answered(ctx actors.Context, i int, h *holding) {
-	c.heir.held[i], c.back.blank[i] = h, h == nil
+	c.heir.held[i], c.back.blank[i] = h, h == nil || h.step == none
 	delete(c.back.gone, c.l.Ranks[i])
 	if len(c.back.gone) == 0 {
 		c.inherit(ctx)
@@ -117,10 +113,9 @@ func (c *Coordinator) inherit(ctx actors.Context) {
 	state, verdict := h.known(c.newest, c.kept)
 	b.unknown = state == nil
 	for i, x := range h.held {
-		if x != nil && (x.step < c.newest || x.half) {
+		if !b.blank[i] && (x.step < c.newest || x.half) {
 			b.halfway, b.unknown = true, b.unknown || x.step < c.newest && x.pending != c.newest
 		}
-		b.blank[i] = x == nil
 	}
 	if c.step = c.newest; state != nil {
 		c.updates, c.l.LossScale = state.updates, state.scale
@@ -181,7 +176,8 @@ func (h *heir) known(step int64, durable kept) (state *kept, verdict []float64) 
 	return state, verdict
 }
 
-// inherit finds the newest copies that serve all.
+// inherit finds the newest copies that serve all, and the newest before, which may be with more ranks: what was under
+// way when the coordinator ended is with some.
 func (k *keeper) inherit(h *heir, c *Coordinator) {
 	var steps []int64
 	for _, x := range h.held {
@@ -192,8 +188,9 @@ func (k *keeper) inherit(h *heir, c *Coordinator) {
 		}
 	}
 	slices.Sort(steps)
+	var newest *keeper
 	for _, step := range slices.Backward(slices.Compact(steps)) {
-		found := keeper{own: make([]bool, len(h.held)), far: make([]bool, len(h.held))}
+		found := keeper{own: make([]bool, len(h.held)), far: make([][]int, len(h.held))}
 		for i, x := range h.held {
 			if x == nil {
 				continue
@@ -204,20 +201,25 @@ func (k *keeper) inherit(h *heir, c *Coordinator) {
 				case !ok || y.step != step:
 				case of == i:
 					found.own[i] = true
-				case c.l.Buddy != nil && c.l.Buddy[of] == i:
-					found.far[of] = true
+				default:
+					found.far[of] = append(found.far[of], i)
 				}
 				if y.step == step {
 					found.whole = keptOf(y.kept, c.kept.scale)
 				}
 			}
 		}
-		if found.serves(c.back.blank) {
-			*k = found
-			return
+		if *k = found; c.serve() {
+			if newest != nil {
+				newest.older = &found
+				break
+			}
+			newest = &found
 		}
 	}
-	*k = keeper{}
+	if *k = (keeper{}); newest != nil {
+		*k = *newest
+	}
 }
 
 // evaluates reports whether an evaluation follows a step.

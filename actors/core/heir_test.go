@@ -15,7 +15,7 @@ import (
 func succession(change func(l *RunLayout)) (*Coordinator, func(m actors.Message) []string) {
 	ctx := &tape{}
 	l := &RunLayout{Ranks: []actors.Ref{5, 6}, Observer: 1, First: 1, Last: 9, EvalEvery: 3, EvalSteps: 1,
-		SaveEvery: 2, Recover: true, Buddy: []int{1, 0}, Same: [][]int{{1}, {0}}, Alone: true, Durable: 2,
+		SaveEvery: 2, Recover: true, Buddies: [][]int{{1}, {0}}, Same: [][]int{{1}, {0}}, Alone: true, Durable: 2,
 		OptimSteps: 2, LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}}
 	if change != nil {
 		change(l)

@@ -14,9 +14,9 @@ import (
 //   M-2: What is copied is the state of a whole step: the next update waits for the copy. Shown by
 //     11_lost_rank_copy, watched by Monitor.applies, broken by "the update does not wait for the copy".
 
-// Every rank keeps a copy of its state in memory from time to time, and a buddy in another process a second
-// one, so that nobody reads a checkpoint when a process is lost: the ranks that are left go back to their
-// own copies, and the one that comes back gets its buddy's. The copy is made behind the forwards of the next
+// Every rank keeps a copy of its state in memory from time to time, and buddies in other processes second
+// ones, so that nobody reads a checkpoint when a process is lost: the ranks that are left go back to their
+// own copies, and the one that comes back gets a buddy's. The copy is made behind the forwards of the next
 // step; only that step's update waits for it.
 
 // Sources of the state that a rank goes back to: the Segment of Rewind and of a RestoreJob.
@@ -38,20 +38,20 @@ type copied struct {
 // keep begins to copy the rank's state. Copies before the newest step that everybody has copied are not
 // needed any more.
 func (r *Rank) keep(ctx actors.Context, m *actors.Message) {
-	whole, now := keepOf(m.Values)
+	whole, buddies, now := keepOf(m.Values)
 	r.dropCopies(func(c *copied) bool { return c.step < whole })
-	r.buddy = actors.Ref(m.Member)
+	r.buddies = buddies
 	r.do(ctx, &actors.Job{Kind: actors.KeepJob, Engine: actors.Copy, Step: m.Step})
 	r.io[len(r.io)-1].kept = now
 }
 
-// kept takes in the copy that was made, and lets the buddy have it.
+// kept takes in the copy that was made, and lets the buddies have it.
 func (r *Rank) kept(ctx actors.Context, m *actors.Message, kept []float64) {
 	p := m.Out[0].Payload
 	r.store(ctx, copied{ctx.Self(), m.Step, p, kept}, UsageOf(m.Values).Busy)
-	if r.buddy != actors.None {
+	for _, buddy := range r.buddies {
 		p.Retain()
-		ctx.Send(r.buddy, actors.Message{Kind: actors.Buddy, Step: m.Step, Epoch: r.epoch, Payload: p, Values: kept})
+		ctx.Send(actors.Ref(buddy), actors.Message{Kind: actors.Buddy, Step: m.Step, Epoch: r.epoch, Payload: p, Values: kept})
 	}
 }
 
@@ -86,11 +86,11 @@ func (r *Rank) copyOf(of actors.Ref, step int64) (actors.Payload, []float64) {
 	return nil, nil
 }
 
-// give sends a rank that has no state what it needs: the copy of its own that this rank keeps, or what this
-// rank holds itself.
+// give sends a rank that has no state what it needs: a copy that this rank keeps, or what this rank holds itself.
 func (r *Rank) give(ctx actors.Context, m *actors.Message) {
 	to := actors.Ref(m.Member)
-	if p, kept := r.copyOf(to, m.Step); p != nil && m.Segment == FromCopy {
+	if m.Segment == FromCopy {
+		p, kept := r.copyOf(actors.Ref(m.Port), m.Step)
 		ctx.Send(to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch, Payload: p, Values: kept})
 		return
 	}
@@ -111,8 +111,9 @@ type keeper struct {
 	step   kept
 	left   int // copies of it that are not reported yet
 	whole  kept
-	own    []bool // by rank: it has its own copy of whole, its buddy has one
-	far    []bool
+	own    []bool      // by rank: it has its own copy of whole
+	far    [][]int     // by rank: the others that have one of its state
+	older  *keeper     // for where whole does not serve any more, nil for none
 	next   int64       // the step after which the next copies are made
 	mine   actors.Time // when the last rank had its own copy
 	owns   int         // own copies that are not reported yet
@@ -126,17 +127,22 @@ func (c *Coordinator) keep(ctx actors.Context) {
 	if c.l.Keep == 0 || k.under || c.phase.lost() || c.step < k.next || c.step >= c.l.Last || c.asked >= stops {
 		return
 	}
-	n := len(c.l.Ranks)
+	n, needed := len(c.l.Ranks), k.whole.step
+	if k.older != nil {
+		needed = k.older.whole.step
+	}
 	k.under, k.step, k.left, k.owns, k.cost = true, c.now(), n, n, 0
 	c.moves.copying = c.moves.now
 	for i, r := range c.l.Ranks {
-		buddy := actors.None
-		if c.l.Buddy != nil && c.l.Buddy[i] >= 0 {
-			buddy = c.l.Ranks[c.l.Buddy[i]]
-			k.left++
+		var buddies []float64
+		if c.l.Buddies != nil {
+			for _, b := range c.l.Buddies[i] {
+				buddies = append(buddies, float64(c.l.Ranks[b]))
+			}
 		}
-		ctx.Send(r, actors.Message{Kind: actors.Keep, Epoch: c.epoch, Step: c.step, Member: int32(buddy),
-			Values: keepValues(k.whole.step, k.step)})
+		k.left += len(buddies)
+		ctx.Send(r, actors.Message{Kind: actors.Keep, Epoch: c.epoch, Step: c.step,
+			Values: keepValues(needed, buddies, k.step)})
 	}
 }
 
@@ -155,11 +161,11 @@ func (c *Coordinator) counted(ctx actors.Context, m *actors.Message) {
 	if k.left--; k.left > 0 {
 		return
 	}
-	k.under, k.whole = false, k.step
+	k.under, k.whole, k.older = false, k.step, nil
 	c.moves.copied = c.moves.copying
-	k.own, k.far = make([]bool, len(c.l.Ranks)), make([]bool, len(c.l.Ranks))
-	for i := range k.own {
-		k.own[i], k.far[i] = true, c.l.Buddy != nil && c.l.Buddy[i] >= 0
+	k.own, k.far = slices.Repeat([]bool{true}, len(c.l.Ranks)), make([][]int, len(c.l.Ranks))
+	for i := range c.l.Buddies {
+		k.far[i] = slices.Clone(c.l.Buddies[i])
 	}
 	took := k.cost + float64(ctx.Now()-k.mine)
 	k.period = c.l.Keep
@@ -189,25 +195,67 @@ func KeepPeriod(copying, step float64) int64 {
 }
 
 // without takes in that a rank is lost with its copies.
-func (k *keeper) without(i int, buddy []int) {
-	if k.own == nil {
+func (k *keeper) without(i int) {
+	if k == nil || k.own == nil {
 		return
 	}
+	k.older.without(i)
 	k.own[i] = false
-	for j := range buddy {
-		if buddy[j] == i {
-			k.far[j] = false
-		}
+	for j := range k.far {
+		k.far[j] = slices.DeleteFunc(k.far[j], func(b int) bool { return b == i })
 	}
 }
 
-// serves reports whether everybody can go back to the copies: a rank with a state to its own, one without
-// to its buddy's.
-func (k *keeper) serves(blank []bool) bool {
-	for i := range k.own {
-		if blank[i] && !k.far[i] || !blank[i] && !k.own[i] {
+// holder is a rank that has a copy for rank i, which has none of its own, and the rank whose state that is: i, or one
+// that holds the same. It is -1 for none. What a rank keeps of others counts if it need not be given its own.
+func (c *Coordinator) holder(i int) (by, of int) {
+	k, twins := &c.copies, []int{i}
+	if c.l.Same != nil {
+		twins = append(twins, c.l.Same[i]...)
+	}
+	for _, of := range twins {
+		if k.own[of] {
+			return of, of
+		}
+		for _, by := range k.far[of] {
+			if k.own[by] {
+				return by, of
+			}
+		}
+	}
+	return -1, -1
+}
+
+// serve reports whether everybody can go back to the copies: a rank to its own, or to what it is given.
+func (c *Coordinator) serve() bool {
+	for i := range c.copies.own {
+		if by, _ := c.holder(i); by < 0 {
 			return false
 		}
 	}
-	return k.own != nil
+	return c.copies.own != nil
+}
+
+// Spread says who keeps the second copies of states in memory: by the ranks of each process, by rank, its buddies in
+// other processes. They are such that process 0, which leads, and any other may be lost together: nobody's only second
+// copy is with process 0, and its own are two. What is above one copy a rank is the state of process 0 once more.
+func Spread(by [][]int) (out [][]int) {
+	n := len(by) - 1 // processes besides the first
+	for p, ranks := range by {
+		for i := range ranks {
+			to := []int{1 + p%max(1, n)}
+			switch {
+			case n == 1:
+				to[0] = 1 - p
+			case p == 0:
+				to = []int{1 + i%n, 1 + (i+1)%n}
+			}
+			var buddies []int
+			for _, q := range to {
+				buddies = append(buddies, by[q][i%len(by[q])])
+			}
+			out = append(out, buddies)
+		}
+	}
+	return out
 }

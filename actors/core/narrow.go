@@ -51,7 +51,7 @@ func (r *Rank) save(ctx actors.Context, m *actors.Message) {
 	case of == ctx.Self():
 		r.do(ctx, &actors.Job{Kind: actors.SnapshotJob, Engine: actors.Copy, Step: m.Step, Text: m.Text})
 	case m.Segment == FromCopy:
-		p, _ := r.copyOf(of, m.Step)
+		p, _ := r.copyOf(actors.Ref(m.Port), m.Step)
 		r.stand(ctx, of, m.Step, p)
 	default:
 		r.do(ctx, &actors.Job{Kind: actors.StateJob, Engine: actors.Copy, Step: m.Step})

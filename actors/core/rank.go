@@ -64,8 +64,8 @@ type spent struct {
 
 // backups are the copies of states that a rank keeps in memory.
 type backups struct {
-	copies []copied   // of its own state, and of the ranks whose buddy it is
-	buddy  actors.Ref // who keeps the second copy of its state
+	copies  []copied  // of its own state, and of the ranks whose buddy it is
+	buddies []float64 // who keep second copies of its state
 }
 
 // partLists is where a rank's lists of groups, operands and collectives begin.

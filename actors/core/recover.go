@@ -61,7 +61,7 @@ func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 	}
 	c.leave(ctx)
 	c.back.gone[m.From], c.back.blank[i] = true, true
-	c.copies.without(i, c.l.Buddy)
+	c.copies.without(i)
 }
 
 // leave ends an epoch.
@@ -209,7 +209,7 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 	default:
 		b.target = c.kept
 		if c.kept.step < c.copies.whole.step {
-			c.copies.own, c.copies.whole = nil, kept{} // nobody keeps copies of steps that are taken again
+			c.copies = keeper{} // nobody keeps copies of steps that are taken again
 		}
 	}
 	if b.source == FromDisk && c.l.Unread != nil && b.target.step == c.l.Durable {
@@ -227,7 +227,7 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 	for i, r := range c.l.Ranks {
 		m := actors.Message{Kind: actors.Rewind, Epoch: c.epoch, Step: b.target.step, Segment: b.source,
 			Port: int32(c.lives[i]), Values: verdict, Text: place}
-		if b.blank[i] {
+		if c.lacks(i) {
 			m.Member = 1
 		}
 		if c.away[i] {
@@ -250,10 +250,13 @@ func (c *Coordinator) source() int32 {
 	for i, blank := range b.blank {
 		members = members && (!blank || c.member(i) >= 0)
 	}
+	for !c.serve() && c.copies.older != nil {
+		c.copies = *c.copies.older
+	}
 	switch {
 	case members:
 		return FromMember
-	case c.copies.serves(b.blank) && c.copies.whole.step >= c.kept.step:
+	case c.serve() && c.copies.whole.step >= c.kept.step:
 		return FromCopy
 	}
 	return FromDisk
@@ -271,12 +274,20 @@ func (c *Coordinator) member(i int) int {
 	return -1
 }
 
-// giver is the rank that gives rank i its state.
-func (c *Coordinator) giver(i int) int {
+// lacks reports whether rank i has nothing of the state that all go to.
+func (c *Coordinator) lacks(i int) bool {
 	if c.back.source == FromCopy {
-		return c.l.Buddy[i]
+		return !c.copies.own[i]
 	}
-	return c.member(i)
+	return c.back.blank[i]
+}
+
+// giver is the rank that gives rank i its state, and the one whose state that is.
+func (c *Coordinator) giver(i int) (by, of int) {
+	if c.back.source == FromCopy {
+		return c.holder(i)
+	}
+	return c.member(i), i
 }
 
 // concludeLost ends the step that was decided when a rank was lost. What a rank has not said at its end it
@@ -305,10 +316,13 @@ func (c *Coordinator) rewound(ctx actors.Context, m *actors.Message) {
 		panic(fmt.Sprintf("core: rank %d went back twice", i))
 	}
 	b.back[i] = true
-	for j, blank := range b.blank {
-		if blank && b.source != FromDisk && !b.back[j] && c.giver(j) == i {
+	for j, r := range c.l.Ranks {
+		if b.source == FromDisk || b.back[j] || !c.lacks(j) {
+			continue
+		}
+		if by, of := c.giver(j); by == i {
 			ctx.Send(m.From, actors.Message{Kind: actors.Give, Epoch: c.epoch, Step: b.target.step,
-				Segment: b.source, Member: int32(c.l.Ranks[j])})
+				Segment: b.source, Member: int32(r), Port: int32(c.l.Ranks[of])})
 		}
 	}
 	if b.left--; b.left == 0 {
@@ -324,7 +338,7 @@ func (c *Coordinator) resume(ctx actors.Context) {
 		Values: Return{float64(ctx.Now() - b.since), b.source}.Values()})
 	c.phase, c.step, c.updates, c.l.LossScale = between, t.step, t.updates, t.scale
 	for i := range c.copies.own { // a rank that was given a copy keeps it
-		c.copies.own[i] = c.copies.own[i] || b.source == FromCopy && b.blank[i]
+		c.copies.own[i] = c.copies.own[i] || b.source == FromCopy && !c.away[i]
 	}
 	c.moves.back(b.source)
 	if c.narrows() {

@@ -35,9 +35,9 @@ type RunLayout struct {
 	SlowFor actors.Duration // a rank that is slow for less is not named
 	// steps between copies of the state in memory; 0 for none, KeepAuto for what costs a hundredth
 	Keep int64
-	// by rank: the rank that keeps the second copy of its state, -1 for none; nil for none at all
-	Buddy []int
-	Same  [][]int // by rank: the others that hold the same state; nil for none at all
+	// by rank: the ranks that keep second copies of its state; nil for none at all
+	Buddies [][]int
+	Same    [][]int // by rank: the others that hold the same state; nil for none at all
 	// a rank carries out an update that is committed without hearing from others
 	Alone bool
 	// where the data stands after a step, for those that read it again; nil for nothing

@@ -73,7 +73,8 @@ func (c *Coordinator) requestSnapshots(ctx actors.Context, m *actors.Message) {
 	for i, r := range c.l.Ranks {
 		m := actors.Message{Kind: actors.Save, Epoch: c.epoch, Step: c.saved.step, Member: int32(r)}
 		if c.away[i] {
-			r, m.Segment = c.l.Ranks[c.giver(i)], c.back.source
+			by, of := c.giver(i)
+			r, m.Segment, m.Port = c.l.Ranks[by], c.back.source, int32(c.l.Ranks[of])
 		}
 		ctx.Send(r, m)
 	}

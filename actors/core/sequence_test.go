@@ -108,7 +108,7 @@ func newWorld(t *testing.T, d *datadriven.TestData) *world {
 		w.names[ref], w.actors[ref] = fmt.Sprint("rank ", i), w.once(core.NewRank(l))
 		w.run.Ranks, w.run.Norms = append(w.run.Ranks, ref), append(w.run.Norms, []int32{int32(i)})
 		if w.buddy {
-			w.run.Buddy = append(w.run.Buddy, (i+1)%n)
+			w.run.Buddies = append(w.run.Buddies, []int{(i + 1) % n})
 		}
 		if w.same {
 			w.run.Same = append(w.run.Same, []int{(i + w.pp) % n})

@@ -153,10 +153,11 @@ func (w *world) rarer(m *actors.Message) string {
 	case actors.Rewound:
 		return fmt.Sprintf("Rewound to step %d", m.Step)
 	case actors.Keep:
-		if actors.Ref(m.Member) == actors.None {
-			return fmt.Sprintf("Keep a copy of step %d", m.Step)
+		s := fmt.Sprintf("Keep a copy of step %d", m.Step)
+		for _, r := range m.Values[2 : 2+int(m.Values[1])] {
+			s += fmt.Sprintf(", and one at %s", w.names[actors.Ref(r)])
 		}
-		return fmt.Sprintf("Keep a copy of step %d, and one at %s", m.Step, w.names[actors.Ref(m.Member)])
+		return s
 	case actors.Buddy:
 		return fmt.Sprintf("Buddy, keep my state of step %d", m.Step)
 	case actors.Kept:

@@ -184,13 +184,17 @@ func keptOf(v []float64, s LossScale) kept {
 	return kept{int64(w[0]), int64(w[1]), s}
 }
 
-// keepValues are the numbers of a Keep: the newest step that all have copied, and what the coordinator holds.
-func keepValues(whole int64, now kept) []float64 {
-	return now.append(append(make([]float64, 0, 1+keptLen), float64(whole)))
+// keepValues are the numbers of a Keep: the newest step that all have copied, the buddies, and what the coordinator
+// holds.
+func keepValues(whole int64, buddies []float64, now kept) []float64 {
+	return now.append(append([]float64{float64(whole), float64(len(buddies))}, buddies...))
 }
 
 // keepOf reads them; what the coordinator holds is passed on as it is.
-func keepOf(v []float64) (whole int64, now []float64) { return int64(v[0]), v[1:] }
+func keepOf(v []float64) (whole int64, buddies, now []float64) {
+	n := 2 + int(v[1])
+	return int64(v[0]), v[2:n], v[n:]
+}
 
 // keptValues are the numbers of a Kept: the nanoseconds that a copy took.
 func keptValues(took float64) []float64 { return []float64{took} }

@@ -66,7 +66,8 @@ func trips(t *testing.T, seed uint64) {
 	require.False(t, MovesExperts(verdictAlone(v)) || IsVerdict(Opening{}.Values()))
 	require.True(t, IsVerdict(verdictAlone(v)))
 
-	whole, now := keepOf(keepValues(after.step, after))
+	whole, buddies, now := keepOf(keepValues(after.step, []float64{9, 8}, after))
+	require.Equal(t, []float64{9, 8}, buddies)
 	require.Equal(t, after.step, whole)
 	require.Equal(t, after, keptOf(now, LossScale{}))
 	require.Equal(t, 7.5, tookOf(keptValues(7.5)))

@@ -238,7 +238,7 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 	o.Coord.Clips, o.Coord.ClipOf = l.Clips()
 	o.Coord.MoveEvery, o.Coord.Move = int64(l.Design.MoveEvery), l.Rebalance
 	if o.Coord.Recover {
-		o.Coord.Same, o.Coord.Alone, o.Coord.Buddy = l.Same(), l.Alone(), l.Buddies(o.Procs)
+		o.Coord.Same, o.Coord.Alone, o.Coord.Buddies = l.Same(), l.Alone(), l.Buddies(o.Procs)
 	}
 	o.Coord.Observer = layout.ObserverRef
 	sys.Spawn(layout.CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o})

@@ -74,9 +74,9 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 		}, Loader: l.LoaderRef(proc, part.Coord.DP), Coordinator: CoordinatorRef, Credits: j.Credits}
 }
 
-// Buddies are, by rank, the ranks that keep a second copy of their state in memory: in the next process, so
-// that a process that is lost takes no state along. With one process there are none.
-func (l *Layout) Buddies(procs int) (out []int) {
+// Buddies are, by rank, the ranks that keep second copies of its state in memory: in other processes, so that one that
+// is lost takes no state along, nor the one that leads with any other. With one process there are none.
+func (l *Layout) Buddies(procs int) [][]int {
 	if procs < 2 {
 		return nil
 	}
@@ -85,13 +85,7 @@ func (l *Layout) Buddies(procs int) (out []int) {
 		p := l.Owner(r, procs)
 		by[p] = append(by[p], r)
 	}
-	for _, ranks := range by {
-		for i, r := range ranks {
-			next := by[(l.Owner(r, procs)+1)%procs]
-			out = append(out, next[i%len(next)])
-		}
-	}
-	return out
+	return core.Spread(by)
 }
 
 // Alone reports whether every rank carries out an update that is committed without hearing from others,

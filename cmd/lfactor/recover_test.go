@@ -156,6 +156,7 @@ func TestPlanCopies(t *testing.T) {
 	plan := func(args ...string) (p struct {
 		Bytes int64 `json:"copy_bytes"`
 		Every int64 `json:"copy_every"`
+		Held  int64 `json:"copy_held"`
 	}) {
 		code, out := runIn(t, dir, nil, append([]string{"plan", "run.yaml", "-o", "json"}, args...)...)
 		require.Zero(t, code, out)
@@ -167,6 +168,10 @@ func TestPlanCopies(t *testing.T) {
 		"float32 weights and two moments of the larger half of the parameters")
 	require.Positive(t, auto.Every)
 	require.Equal(t, auto.Bytes, three.Bytes)
+	zero := plan("plan.procs=4", "plan.zero=1")
+	t.Logf("of %d bytes a process holds up to %d", zero.Bytes, zero.Held)
+	require.Greater(t, zero.Held, 5*zero.Bytes, "two of its own, two of its buddy's and two of the process that leads")
+	require.LessOrEqual(t, zero.Held, 6*zero.Bytes)
 	require.Equal(t, int64(3), three.Every)
 	require.Zero(t, plan("plan.procs=1"))
 	require.Zero(t, plan("plan.procs=2", "train.buddy=off"))

@@ -118,6 +118,7 @@ type planned struct {
 	Cluster     string    `json:"cluster,omitempty"`
 	Fits        bool      `json:"fits"`
 	CopyBytes   int64     `json:"copy_bytes,omitempty"` // of the largest rank's state, where ranks keep copies in memory for recovery
+	CopyHeld    int64     `json:"copy_held,omitempty"`  // bytes of copies that the process with most of them holds
 	CopyEvery   int64     `json:"copy_every,omitempty"` // steps between copies: train.buddy, or for auto an estimate by StepSeconds
 	Ranks       []planRow `json:"ranks"`
 
@@ -134,10 +135,16 @@ func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
 	if cfg.Run.Plan.Procs < 2 || t.Restarts == 0 || t.Keep() == 0 {
 		return
 	}
-	for r := range l.Ranks {
+	held := make([]int64, cfg.Run.Plan.Procs)
+	for r, buddies := range l.Buddies(cfg.Run.Plan.Procs) {
 		m := l.Memory(r)
-		p.CopyBytes = max(p.CopyBytes, m.Params+m.State+m.Away)
+		n := m.Params + m.State + m.Away
+		p.CopyBytes = max(p.CopyBytes, n)
+		for _, at := range append(buddies, r) { // the ones before are held until all have new ones
+			held[l.Owner(at, len(held))] += 2 * n
+		}
 	}
+	p.CopyHeld = slices.Max(held)
 	if p.CopyEvery = t.Keep(); p.CopyEvery < 0 {
 		p.CopyEvery = 0
 		if p.StepSeconds > 0 {
@@ -334,8 +341,8 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 		if p.CopyEvery > 0 {
 			every = fmt.Sprintf("about every %d step(s)", p.CopyEvery)
 		}
-		fmt.Fprintf(cli.Out, "recovery: copies of a rank's state are up to %s, made %s; host memory holds up to "+
-			"four of them a rank (train.buddy)\n", tensor.Bytes(p.CopyBytes), every)
+		fmt.Fprintf(cli.Out, "recovery: copies of a rank's state are up to %s, made %s; a process holds "+
+			"up to %s of them (train.buddy)\n", tensor.Bytes(p.CopyBytes), every, tensor.Bytes(p.CopyHeld))
 	}
 	if p.StepSeconds > 0 {
 		fmt.Fprintf(cli.Out, "on %s: step %s by simulation, %.3g FLOP, mfu %.1f %%\n", p.Cluster,
