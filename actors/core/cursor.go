@@ -356,9 +356,9 @@ func (r *Rank) Waits() actors.Wait {
 		c := &r.cur[r.turn]
 		return actors.Wait{For: actors.None, What: fmt.Sprintf("%v segment %d of %s", c.a, c.pc, StepName(r.step)),
 			Since: r.since, Busy: true, Held: r.held()}
-	case r.phase == behind && r.target.given && r.target.state == nil && !r.target.asked:
-		return actors.Wait{For: r.l.Coordinator, What: fmt.Sprintf("the state of step %d from another rank", r.target.step),
-			Since: r.since, Held: r.held()}
+	case r.phase == behind && (len(r.io) > 0 || r.running != 0 || r.target.given && r.target.state == nil):
+		return actors.Wait{For: actors.None, What: fmt.Sprintf("going back to step %d", r.target.step), Since: r.since,
+			Busy: true, Held: r.held()}
 	case r.phase != working:
 		return actors.Wait{For: r.l.Coordinator, What: "the next step", Since: r.since, Held: r.held()}
 	case r.under > 0:

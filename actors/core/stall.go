@@ -8,6 +8,8 @@ const (
 	// StallFirst is the same before the first step, of which nobody knows how long it takes: nor does who leads in
 	// place of another.
 	StallFirst = 600 * actors.Second
+	// StallBrief is the same for actors that wait for each other: only a message that is lost does that.
+	StallBrief = 2 * actors.Second
 	stallSteps = 5 // so many of the longest steps, where that is more
 	stallLooks = 3 // in a row that find one root make it what holds the run up
 	// StallEvery is how often a run is looked at.
@@ -22,6 +24,7 @@ type StallRoot struct {
 	// Cured says that a new process would not wait: an actor or a device that hangs, a lost credit, a cycle. Data
 	// that does not come, and files that cannot be written, would not come to another process either.
 	Cured bool
+	Cycle bool            // actors wait for each other
 	Age   actors.Duration // of the wait, 0 where that is not known
 }
 
@@ -34,6 +37,7 @@ const (
 	StallAsk                // find the root and give it to Found
 	StallSay                // tell why no step comes
 	StallEnd                // end the process that has the root: another takes its place
+	StallAnew               // make all connections anew, and send what was sent again
 )
 
 // Stall decides about a run whose processes say that they live and that takes no step. It reads no clock:
@@ -42,6 +46,8 @@ const (
 // ST-1: A process is ended for a root only that has not changed for the limit, in stallLooks looks in a row.
 // ST-2: Before the first step the limit is First: how long steps take is not known.
 // ST-3: A process is ended once for a stall; the next one is judged anew.
+// ST-4: Connections are made anew once between two steps, for actors that wait for each other at every look
+// within the brief limit.
 type Stall struct {
 	Limit actors.Duration // without a step, to say why; 0 takes StallUsual
 	First actors.Duration // without a first step, to act; 0 takes StallFirst
@@ -50,6 +56,7 @@ type Stall struct {
 	longest    actors.Duration
 	steps      int
 	told, over bool
+	anew       bool
 	root       StallRoot
 	since      actors.Time // the root is known
 	same       int         // looks that have found it
@@ -64,7 +71,7 @@ func (s *Stall) Seen(now actors.Time, step bool) {
 		s.longest = max(s.longest, actors.Duration(now-s.last))
 		s.steps++
 	}
-	s.last, s.told, s.over, s.same = now, false, false, 0
+	s.last, s.told, s.over, s.anew, s.same = now, false, false, s.anew && !step, 0
 }
 
 // Bound is the time without a step from which on the root is acted on.
@@ -76,6 +83,14 @@ func (s *Stall) Bound() actors.Duration {
 		return s.First
 	}
 	return max(s.limit(), StallFirst)
+}
+
+// brief is the limit for actors that wait for each other.
+func (s *Stall) brief() actors.Duration {
+	if s.steps == 0 {
+		return s.limit()
+	}
+	return min(s.limit(), max(StallBrief, stallSteps*s.longest))
 }
 
 // limit is how long nothing may end before a run counts as stuck: the configured time, or a
@@ -99,7 +114,7 @@ func (s *Stall) Look(now actors.Time) Remedy {
 		s.last, s.since = s.last+gap, s.since+gap
 	}
 	s.look = now
-	if s.over || s.Quiet(now) <= s.limit() {
+	if s.over || s.Quiet(now) <= s.brief() {
 		return StallGoes
 	}
 	return StallAsk
@@ -112,12 +127,16 @@ func (s *Stall) Found(now actors.Time, root StallRoot) Remedy {
 	}
 	s.same++
 	held := max(root.Age, actors.Duration(now-s.since))
-	if root.Cured && s.same >= stallLooks && held >= s.Bound() {
+	if root.Cured && s.told && s.same >= stallLooks && held >= s.Bound() {
 		s.over = true
 		return StallEnd
 	}
-	if !s.told {
-		s.told = true
+	if root.Cycle && !s.anew && s.same >= stallLooks && held >= s.brief() {
+		s.anew = true
+		return StallAnew
+	}
+	if !s.told && s.Quiet(now) > s.limit() {
+		s.told, s.same = true, 1
 		return StallSay
 	}
 	return StallGoes

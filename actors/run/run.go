@@ -390,11 +390,7 @@ func (r *Run) lead(ctx context.Context) error {
 	looks := r.newEdgeLooks()
 	defer looks.end()
 	o.OnSystem = func(s *host.System) {
-		if r.io.Fleet != nil && o.Links != nil { // its processes may be on other hosts
-			w.ask = func() ([]host.Status, []host.Silent) {
-				return s.Everywhere(o.Links, o.Procs, time.Second)
-			}
-		}
+		w.joins(s, &o)
 		end, err := s.ServeWhy(r.cfg.Run.Log.Dir, 0)
 		if err != nil {
 			r.report.say("lfactor why will not answer: %v", err)

@@ -37,6 +37,8 @@ type watch struct {
 	// ask collects what the actors of all processes wait for, nil where the run's folder says it
 	ask func() ([]host.Status, []host.Silent)
 	end func(proc int, why string) bool // ends a process that hangs; false where none would take its place
+	// anew has all connections made again, and everybody go to one state; nil where that would end the run
+	anew func(why string)
 
 	began time.Time
 	mu    sync.Mutex
@@ -50,6 +52,18 @@ func newWatch(r *Run) *watch {
 	w := &watch{r: r, abandon: make(chan struct{}), began: time.Now()}
 	w.stall.Limit = actors.Duration(r.stallLimit())
 	return w
+}
+
+// joins tells it of the actors.
+func (w *watch) joins(s *host.System, o *host.RunOptions) {
+	if w.r.io.Fleet != nil && o.Links != nil { // its processes may be on other hosts
+		w.ask = func() ([]host.Status, []host.Silent) { return s.Everywhere(o.Links, o.Procs, time.Second) }
+	}
+	if o.Coord.Recover && o.Links != nil {
+		w.anew = func(why string) {
+			s.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Broken, Epoch: actors.AnyEpoch, Text: why})
+		}
+	}
 }
 
 // now is the time since the run began.
@@ -147,7 +161,7 @@ func (w *watch) stalled() {
 	proc := w.r.layout.OwnerOf(d.Ref, max(1, w.r.cfg.Run.Plan.Procs))
 	rank := d.Ref >= layout.FirstRank && !strings.HasPrefix(d.Actor, "loader")
 	root := core.StallRoot{Proc: proc, Which: fmt.Sprint(d.Kind, d.Ref, d.What), Age: actors.Duration(d.Age),
-		Cured: err == nil && d.Kind != "none" && (d.Kind != "busy" || rank)}
+		Cured: err == nil && d.Kind != "none" && (d.Kind != "busy" || rank), Cycle: d.Kind == "cycle" && w.anew != nil}
 	w.mu.Lock()
 	quiet := time.Duration(w.stall.Quiet(w.now()))
 	remedy = w.stall.Found(w.now(), root)
@@ -156,6 +170,8 @@ func (w *watch) stalled() {
 	switch {
 	case remedy == core.StallSay:
 		w.r.report.say("! %s", why)
+	case remedy == core.StallAnew:
+		w.anew(why)
 	case remedy == core.StallEnd && (w.end == nil || !w.end(proc, why)):
 		w.r.report.say("! process %d hangs, and nobody would start another in its place: stop the run, and "+
 			"repeat its command", proc)

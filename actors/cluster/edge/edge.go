@@ -167,7 +167,7 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("%s refuses the edge:
 
 // Dial opens an edge to the process that listens at addr on the node of this name.
 func Dial(ctx context.Context, addr, node string, id *trust.Identity, g Greeting) (*Conn, error) {
-	var d net.Dialer
+	d := net.Dialer{Timeout: machine.CutAfter} // by itself TCP asks less and less often
 	raw, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
