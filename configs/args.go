@@ -144,7 +144,11 @@ func sectionTry(name string, value *yaml.Node) string {
 // override enters key=value. A leading + or ++ is Hydra's and means nothing here.
 func (l *loader) override(arg string) {
 	o := Origin{Layer: source.LayerOverride, Text: arg}
-	if l.script {
+	rest, unsaid := strings.CutPrefix(arg, Unsaid)
+	switch arg = rest; {
+	case unsaid:
+		o.Layer = source.LayerDefault
+	case l.script:
 		o.Layer = source.LayerTop
 	}
 	match := overridePattern.FindStringSubmatch(arg)

@@ -11,12 +11,15 @@ import (
 var clusterFiles embed.FS
 
 // Clusters lists the described machines that come with lfactor.
-func Clusters() (names []string) {
-	files, err := clusterFiles.ReadDir("clusters")
+func Clusters() []string { return described(clusterFiles, "clusters") }
+
+// described lists the descriptions of a folder that comes with lfactor.
+func described(files embed.FS, dir string) (names []string) {
+	all, err := files.ReadDir(dir)
 	if err != nil {
 		panic(err) // embedded
 	}
-	for _, f := range files {
+	for _, f := range all {
 		names = append(names, strings.TrimSuffix(f.Name(), ".yaml"))
 	}
 	return

@@ -52,12 +52,15 @@ func (c *Config) With(settings ...string) (*Config, error) {
 type Request struct {
 	File   string              // the run file, or ""
 	Text   []byte              // its content, if it is not to be read from File
-	Args   []string            // overrides key=value, and flags
+	Args   []string            // overrides key=value, flags, and behind Unsaid what holds where nothing else says it
 	Getenv func(string) string // nil: no environment
 	// Files has the rules applied that look at files: whether data, tokenizers and weights are there. Who
 	// plans or simulates for other hosts leaves it out.
 	Files bool
 }
+
+// Unsaid begins a setting among a request's Args that stands below its run file.
+const Unsaid = "?"
 
 // Compose reads a model file, one of LoongForge's or of ours, with overrides and flags; unlike for Load,
 // there need be no data. The file is the request's File or that of --config-file.

@@ -27,6 +27,7 @@ type Work struct {
 	Width    int64 // of attention's heads
 	Window   int64 // keys that a query of attention sees at most, 0 for all
 	Backward bool  // of attention
+	Ring     bool  // of attention whose ranks share a sequence's tokens
 	// Bits are those of the operands of products that are rounded to fewer than their type has, 0 for others;
 	// Rounded says that the call itself rounds its first, which is of activations or their gradients.
 	Bits    int

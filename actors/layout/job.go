@@ -65,6 +65,10 @@ type Design struct {
 	Scores float64
 	// what calls cost a device that they do not keep busy (grad.Options), for costs; nil if nothing is known
 	Device func(w kernels.Work) (flops, bytes int64)
+	// what calls are in other software (grad.Options), and how many times the traffic of its optimizer step is that of
+	// lfactor's (0: once), for costs
+	Software func(op kernels.Op, products []kernels.Product, bytes int64) (more int64, calls int)
+	Updates  float64
 	// bytes on a rank below which the terms of a sum that all members need are sent to all of them at once;
 	// of larger ones each member sums a part
 	SumWhole int

@@ -51,7 +51,7 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	if !eval {
 		o.Bucket = l.bucketBytes(stage)
 	}
-	o.SeqLen, o.Scores, o.Device = l.seqLen, j.Scores, j.Device
+	o.SeqLen, o.Scores, o.Device, o.Program = l.seqLen, j.Scores, j.Device, j.Software
 	o.MostRows, o.SumWhole = j.RoutingBound, j.SumWhole
 	// An encoder may keep its last values only where no other microbatch needs the room.
 	o.KeepLogits = stage >= len(j.Parts) && l.held[stage-len(j.Parts)] <= 1 && !l.follows()

@@ -41,9 +41,14 @@ func (j *Design) StateBytes() (state, traffic int64) {
 	all := int64(0)
 	for _, p := range j.Model.Params(nil) {
 		o, n := j.Optimizer(p), int64(tensor.Len(p.Shape))
-		all, state, traffic = all+n, state+o.StateBytes(n), traffic+o.Traffic(n)
+		all, state, traffic = all+n, state+o.StateBytes(n), traffic+j.traffic(o, n)
 	}
 	return state / max(1, all), traffic / max(1, all)
+}
+
+// traffic is what an update of n numbers reads and writes, in the software that the job is priced for.
+func (j *Design) traffic(o *optim.Optimizer, n int64) int64 {
+	return int64(float64(o.Traffic(n)) * cmp.Or(j.Updates, 1))
 }
 
 // whole lists the axes of a parameter's mesh over which its matrices are shared out: all that cut it, and

@@ -188,7 +188,7 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 	}
 	for _, p := range part.Params {
 		o := grad.Options{Mesh: l.meshes[p.Side]}
-		segs[Apply].Bytes += p.Optim.Traffic(int64(tensor.Len(p.Local)) / int64(o.Members(p.Zero)))
+		segs[Apply].Bytes += l.Design.traffic(p.Optim, int64(tensor.Len(p.Local))/int64(o.Members(p.Zero)))
 	}
 	segs[Apply].Calls, segs[Apply].Through = len(part.Params), l.through(part)
 	if l.Turning() {

@@ -182,7 +182,10 @@ type Options struct {
 	// what a call costs a device that it does not keep busy, for costs: the operations that the device can
 	// do in its time, and bytes of memory traffic beside them; nil is a device whose products have one rate
 	Device func(w kernels.Work) (flops, bytes int64)
-	NoGrad bool // forward only
+	// what a call is in other software, for costs: bytes of memory traffic beside those, and calls for the one;
+	// nil is one call and nothing
+	Program func(op kernels.Op, products []kernels.Product, bytes int64) (more int64, calls int)
+	NoGrad  bool // forward only
 	// Sums says by the name of a mesh axis, which the tape does not have, that this rank takes sums as so
 	// many ranks along it do: its results have their bits.
 	Sums map[string]int

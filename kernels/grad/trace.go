@@ -168,7 +168,14 @@ func (t *Tape) cost(c *Cost, n *Node) {
 	if n2, ok := t.attention(n); ok {
 		n1 = n2
 	}
-	filled := n1
+	filled, calls, more := n1, 1, int64(0)
+	if t.Program != nil {
+		var p []kernels.Product
+		if s.Products != nil {
+			p = s.Products(in, out)
+		}
+		more, calls = t.Program(n.Op.Kernel, p, moved)
+	}
 	switch p, bytes, apart := t.unfused(n); {
 	case apart:
 		n1, filled, moved = kernels.FlopsOf(p), t.filled(p), bytes
@@ -178,7 +185,7 @@ func (t *Tape) cost(c *Cost, n *Node) {
 	case n1 >= hidden*moved:
 		moved = 0
 	}
-	c.Bytes, c.Flops, c.Filled, c.Calls = c.Bytes+moved, c.Flops+n1, c.Filled+filled, c.Calls+1
+	c.Bytes, c.Flops, c.Filled, c.Calls = max(0, c.Bytes+moved+more), c.Flops+n1, c.Filled+filled, c.Calls+calls
 	for _, e := range n.Then {
 		t.cost(c, e)
 	}

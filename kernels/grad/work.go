@@ -130,7 +130,7 @@ func (o *Options) work(n *Node, s *kernels.Spec, in, out [][]int, flops, moved i
 		if w.Backward = backwardAttention(n); w.Backward {
 			rows = in[2]
 		}
-		l = o.lengthOf(a, rows[0])
+		l, w.Ring = o.lengthOf(a, rows[0]), o.Size("cp")*o.Size("ulysses") > 1
 		if w.Width = int64(rows[2]); a.Window > 0 && a.Window < l {
 			w.Window = int64(a.Window)
 		}

@@ -22,7 +22,6 @@ import (
 	"github.com/lfactor/lfactor/stages/family/towers"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
-	"github.com/lfactor/lfactor/topology/cost"
 )
 
 // encoderLayout is one way to place a vision encoder beside a decoder's pipeline.
@@ -77,11 +76,7 @@ const EncoderRows = 32 << 10
 
 // EncoderAtScale simulates the layouts with a published model at tp 4, pp 2, dp 4.
 func EncoderAtScale(cluster, model, dir string, micro int, see See) (out []encoderStep, err error) {
-	text, err := configs.ClusterFile(cluster)
-	if err != nil {
-		return nil, err
-	}
-	m, err := cost.Read(cluster, text)
+	m, err := rehearsal.Machine(cluster)
 	if err != nil {
 		return nil, err
 	}

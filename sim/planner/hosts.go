@@ -63,11 +63,7 @@ func New(r Request) (*Search, error) {
 	if r.Cluster == "" {
 		r.Cluster = "cpu"
 	}
-	text, err := configs.ClusterFile(r.Cluster)
-	if err != nil {
-		return nil, err
-	}
-	m, err := cost.Read(r.Cluster, text)
+	m, err := rehearsal.Machine(r.Cluster)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 //
 //lfvet:long few statements, on short lines
 func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.BlockCost) {
-	price := rehearsal.Prices(p.Machine)
+	price := rehearsal.Prices(p.Machine.Planned(v.TP, l.Design.Model.Low != nil))
 	tp, dp := l.GroupAlong(layout.DecoderSide, topology.TP), l.GroupAlong(layout.DecoderSide, topology.DP)
 	near := nearby(l)
 	sharing := &exchange{p: p, l: l, v: v, near: near, price: price}

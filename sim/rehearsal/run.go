@@ -1,6 +1,7 @@
 package rehearsal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/topology"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
@@ -45,17 +47,25 @@ type Rehearsal struct {
 	routed  *routed // recorded routing that is replayed, nil for even use
 }
 
-// Machine reads a description that comes with lfactor, or a file of one.
+// Machine reads a description that comes with lfactor, or a file of one, behind a + with the software that trains on it
+// (cost.Machine.With).
 func Machine(name string) (*cost.Machine, error) {
+	name, software, _ := strings.Cut(name, "+")
 	text, err := configs.ClusterFile(name)
 	if err != nil {
 		return nil, err
 	}
-	return cost.Read(name, text)
+	m, err := cost.Read(name, text)
+	if err != nil || software == "" {
+		return m, err
+	}
+	return m.With(software)
 }
 
 // PriceOn lets what a job's calls cost be what they cost a machine.
-func PriceOn(j *layout.Design, m *cost.Machine) { j.Scores, j.Device = m.Scores, m.Kernels() }
+func PriceOn(j *layout.Design, m *cost.Machine) {
+	j.Scores, j.Device, j.Software, j.Updates = m.Scores, m.Kernels(), m.Program(), m.Software.Optimizer
+}
 
 // New lays a configuration out for a machine. Without plan.memory the machine's devices are the limit.
 func New(cfg *configs.Config, o Options) (*Rehearsal, error) {
@@ -85,7 +95,7 @@ func Dispatching(m *cost.Machine, of *family.Model) *cost.Machine {
 	if r := of.Spec.Experts.Router; r.Groups > 1 {
 		within = float64(r.Kept) / float64(r.Groups)
 	}
-	return m.Routed(of.Spec.Experts.Each, within)
+	return m.Routed(of.Spec.Experts.Each, of.Spec.Experts.Experts, within)
 }
 
 // Of rehearses what is laid out already. A job without a limit of memory gets that of the machine's devices.
@@ -99,7 +109,7 @@ func Of(l *layout.Layout, o Options) (r *Rehearsal, err error) {
 			return nil, err
 		}
 	}
-	r.Machine = Dispatching(r.Machine, l.Design.Model)
+	r.Machine = Dispatching(r.Machine, l.Design.Model).Planned(l.Design.Mesh.Len(topology.TP), l.Design.Model.Low != nil)
 	if n := l.World(); n > r.Machine.Devices*r.Machine.Hosts {
 		return nil, exit.Usagef("the plan has %d ranks, cluster %s %d devices", n, r.Machine.Name,
 			r.Machine.Devices*r.Machine.Hosts)
@@ -217,6 +227,7 @@ type Row struct {
 type Summary struct {
 	Schedule string  `json:"schedule"`
 	Cluster  string  `json:"cluster"`
+	Software string  `json:"software"` // that trains
 	Step     float64 `json:"step_s"`
 	// Names that scripts may rely on; docs/json.md describes them.
 	StepFlops      float64 `json:"step_flops"`
@@ -237,7 +248,8 @@ type Summary struct {
 // Summary sums a result up.
 func (r *Rehearsal) Summary(res *sim.Result) Summary {
 	out := Summary{Schedule: r.Layout.Design.Schedule, Cluster: r.Machine.Name, Events: res.Events,
-		Hash: fmt.Sprintf("%016x", res.Hash)}
+		Software: cmp.Or(r.Machine.Software.Name, "lfactor"),
+		Hash:     fmt.Sprintf("%016x", res.Hash)}
 	if n := len(res.Steps); n > 0 {
 		out.Step = res.Steps[n-1].Time / 1e9
 	}

@@ -25,15 +25,13 @@ func TestDispatch(t *testing.T) {
 	}
 	copies, once := read(""), read("  dispatch: once\n")
 	require.Equal(t, copies.Exchange(devices, 1<<30), once.Exchange(devices, 1<<30), "a model without experts")
-	require.Same(t, copies, copies.Routed(8, 0.5))
-	said := *copies
-	said.Near, said.Once = 64*(1-math.Pow(63./64, 8))/8, 4./8
-	require.InEpsilon(t, said.Exchange(devices, 1<<30), once.Routed(8, 0.5).Exchange(devices, 1<<30), 1e-12)
-	said.Once = 8 * (1 - math.Pow(7./8, 8)) / 8
-	require.InEpsilon(t, said.Exchange(devices, 1<<30), once.Routed(8, 1).Exchange(devices, 1<<30), 1e-12)
-	once.Once = 0.25
-	said.Once = 0.25
-	require.InEpsilon(t, said.Exchange(devices, 1<<30), once.Routed(8, 1).Exchange(devices, 1<<30), 1e-12)
+	require.Same(t, copies, copies.Routed(8, 256, 0.5))
+	near, far := func(share float64) float64 { return 1e-6 + share*(1<<30)*7/63/400e9 }, func(share float64) float64 {
+		return 5e-6 + share*(1<<30)*56/63/50e9
+	}
+	inside := 64 * (1 - math.Pow(63./64, 8)) / 8
+	require.InEpsilon(t, max(near(inside), far(4./8)), once.Routed(8, 256, 0.5).Exchange(devices, 1<<30), 1e-12)
+	require.InEpsilon(t, max(near(inside), far(1-math.Pow(7./8, 8))), once.Routed(8, 256, 1).Exchange(devices, 1<<30), 1e-12)
 	_, err := Read("c.yaml", []byte("network:\n  dispatch: twice\n"))
 	require.ErrorContains(t, err, "no way to send rows")
 }

@@ -31,27 +31,29 @@ type Machine struct {
 	// share of the rate of products that attention in one kernel reaches in its forward, 7/8 of it in its
 	// backward; 0 is attentionForward
 	Attention float64
+	FA2       float64 // the same of FlashAttention-2, which was written for A100; 0 is attentionForward
 	// Host.
 	Devices int
 	Price   float64         // dollars an hour; 0: not known
 	Power   float64         // kilowatts; 0: not known
 	Local   collective.Link // between devices of one host, a device and direction
 	Copy    float64         // bytes a second to host memory
-	// share of what an exchange of rows sends to other devices of the host that travels, where a row for
-	// several groups of a device is sent there once; 0 is all
-	Near float64
 	// Network.
 	Hosts  int
 	Remote collective.Link // between devices of two hosts, a device and direction
-	// share of what an exchange of rows sends to other hosts that travels, where a row for several devices of a
-	// host is sent there once; 0 is all
-	Once float64
-	// Dispatch says that both follow from where a token's experts lie (Routed), as with DeepEP and HybridEP
+	// Dispatch says that of what an exchange of rows sends to a device or host each row travels once, by where a token's
+	// experts lie (Routed), as with DeepEP and HybridEP
 	Dispatch bool
 	each     int      // experts of a token; 0: of no model that has some
 	within   float64  // share of all places that they lie in at most
 	Joined   [][2]int // pairs of hosts with a cable; nil is a switch for all
 	Second   *Second  // devices of another kind; nil where all are alike
+	Software Software
+	dispatch string // as the software says: copies, once, or runs, where a token's experts lie side by side
+	experts  int    // of a layer; 0: of no model that has some
+	tp       int    // of the plan, whose collectives are parts times as fast as others
+	parts    float64
+	said     map[string]int // lines of the description's keys
 }
 
 // Second are devices of another kind, which have the highest numbers. Shares of their rates that are 0, how much faster
@@ -65,7 +67,8 @@ type Second struct {
 // Segment is the time of work: the arithmetic of some kernels, the memory traffic of others, which run one
 // after the other, and their calls.
 func (m *Machine) Segment(flops, bytes int64, calls int) float64 {
-	return float64(flops)/(m.Flops*m.Efficiency) + float64(bytes)/(m.Bandwidth*m.Stream) + float64(calls)*m.Overhead
+	return float64(flops)/(m.Flops*m.Efficiency) + float64(bytes)/(m.Bandwidth*m.Stream) +
+		float64(calls)*m.Overhead*cmp.Or(m.Software.Launch, 1)
 }
 
 // SegmentOn is Segment on a device.
@@ -117,13 +120,12 @@ func (m *Machine) Link(a, b int) collective.Link {
 // fit: a ring, a tree, and for all-reduces over several hosts with equally many members each a hierarchy.
 func (m *Machine) Collective(k collective.Kind, devices []int, bytes int64) float64 {
 	t, _, _ := m.fastest(k, devices, bytes)
-	return t
+	return t / m.faster(devices)
 }
 
 // Exchange is the time in which each device (ascending) sends the others bytes, to each an equal part of its
 // own, which nobody adds up or passes on. What stays in a host and what leaves it travel beside each other,
-// and parts follow each other without waiting. Of what leaves, Once travels where a row is sent once to a
-// host, and Near of what stays where it is sent once to a device.
+// and parts follow each other without waiting.
 func (m *Machine) Exchange(devices []int, bytes int64) (t float64) {
 	n := len(devices)
 	if n < 2 {
@@ -135,7 +137,11 @@ func (m *Machine) Exchange(devices []int, bytes int64) (t float64) {
 			hosts++
 		}
 	}
-	inside, outside := m.share(m.Near, n), m.share(m.Once, hosts)
+	inside, outside := m.share(n), m.share(hosts)
+	if m.dispatch == "runs" && m.each > 0 { // on as few devices as they can
+		on := max(1, float64(m.each*n)/float64(m.experts))
+		inside, outside = on/float64(m.each), max(1, on/float64(min(n, m.Devices)))/float64(m.each)
+	}
 	each := float64(bytes) / float64(n-1)
 	for from := 0; from < n; {
 		to := from + 1
@@ -156,26 +162,23 @@ func (m *Machine) Exchange(devices []int, bytes int64) (t float64) {
 
 // Routed is the machine for a model whose tokens go to so many experts each, which lie in at most a share of all
 // places (groups that a router is limited to), as Dispatch has it.
-func (m *Machine) Routed(each int, within float64) *Machine {
+func (m *Machine) Routed(each, experts int, within float64) *Machine {
 	if !m.Dispatch || each == 0 {
 		return m
 	}
 	k := *m
-	k.each, k.within = each, within
+	k.each, k.experts, k.within = each, experts, within
 	return &k
 }
 
-// share is what the description says, or of a token's copies those that go to different ones of so many places, which
-// are equally likely: the mean number of places that are reached, divided by the copies.
-func (m *Machine) share(said float64, places int) float64 {
-	switch n := float64(places); {
-	case said > 0:
-		return said
-	case m.each == 0:
+// share is, of a token's copies, those that go to different ones of so many places, which are equally likely: the mean
+// number of places that are reached, divided by the copies; 1 where copies travel by themselves.
+func (m *Machine) share(places int) float64 {
+	if m.each == 0 {
 		return 1
-	default:
-		return min(n*(1-math.Pow(1-1/n, float64(m.each))), max(1, n*m.within)) / float64(m.each)
 	}
+	n := float64(places)
+	return min(n*(1-math.Pow(1-1/n, float64(m.each))), max(1, n*m.within)) / float64(m.each)
 }
 
 // The algorithms.

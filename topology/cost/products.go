@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/lfactor/lfactor/kernels"
@@ -53,8 +54,8 @@ func (m *Machine) kernel(w kernels.Work) (flops, bytes int64) {
 		if w.Backward {
 			share = attentionBackward
 		}
-		if m.Attention > 0 {
-			share *= m.Attention / attentionForward
+		if own := m.fused(w.Ring); own > 0 {
+			share *= own / attentionForward
 		}
 		if w.Width > 0 {
 			filled *= max(1, narrowScore*wholeHead/float64(w.Width))
@@ -124,6 +125,7 @@ func (m *Machine) fewBits(w kernels.Work, filled float64) (flops, bytes int64) {
 		for _, p := range w.Products {
 			bytes += p.Count * p.M * p.K * int64(read+2*w.Bits) / 8
 		}
+		bytes = int64(float64(bytes) * cmp.Or(m.Software.Rounding, 1))
 	}
 	return int64(math.Round(filled)), bytes
 }

@@ -170,8 +170,7 @@ func TestPerExpert(t *testing.T) {
 	}
 }
 
-// TestExchange: what stays in a host and what leaves it travel beside each other, and a row that goes to a host
-// or to a device once sends less there.
+// TestExchange: what stays in a host and what leaves it travel beside each other.
 func TestExchange(t *testing.T) {
 	m := &Machine{Devices: 2, Hosts: 3, Local: collective.Link{Latency: 1, PerByte: 2},
 		Remote: collective.Link{Latency: 5, PerByte: 10}}
@@ -179,11 +178,6 @@ func TestExchange(t *testing.T) {
 	require.Equal(t, 1+2*900., m.Exchange([]int{0, 1}, 900))
 	require.Equal(t, 5+10*600., m.Exchange([]int{0, 1, 2, 3}, 900), "two of three parts leave the host")
 	require.Equal(t, 5+10*900., m.Exchange([]int{0, 1, 2}, 900), "all parts of the one alone on its host do")
-	m.Once = 0.25
-	require.Equal(t, 5+10*150., m.Exchange([]int{0, 1, 2, 3}, 900))
 	m.Remote.PerByte = 0.1
 	require.Equal(t, 1+2*300., m.Exchange([]int{0, 1, 2, 3}, 900), "the parts inside take longer")
-	m.Near = 0.5
-	require.Equal(t, 1+2*150., m.Exchange([]int{0, 1, 2, 3}, 900))
-	require.Equal(t, 1+2*450., m.Exchange([]int{0, 1}, 900))
 }

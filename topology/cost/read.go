@@ -60,12 +60,12 @@ var (
 
 // shares are keys of values that are parts of a whole.
 var shares = map[string]bool{"device.efficiency": true, "device.fp8_efficiency": true, "device.grouped": true,
-	"device.stream": true, "device.attention": true, "host.once": true, "network.once": true, "second.efficiency": true}
+	"device.stream": true, "device.attention": true, "device.fa2": true, "memory.reserve": true, "second.efficiency": true}
 
 // later are keys that are written only where they say something.
 var later = map[string]bool{"device.fp8": true, "device.fp4": true, "device.fp8_efficiency": true,
-	"device.grouped": true, "device.per_expert": true, "device.attention": true, "host.once": true,
-	"host.price": true, "host.power": true, "network.once": true, "second.efficiency": true}
+	"device.grouped": true, "device.per_expert": true, "device.attention": true,
+	"host.price": true, "host.power": true, "device.fa2": true, "second.efficiency": true}
 
 var fields = []field{
 	{"device.flops", rate, false, true, func(m *Machine) any { return &m.Flops }},
@@ -84,16 +84,15 @@ var fields = []field{
 	{"device.overhead", clock, true, false, func(m *Machine) any { return &m.Overhead }},
 	{"device.scores", plain, true, false, func(m *Machine) any { return &m.Scores }},
 	{"device.attention", plain, true, false, func(m *Machine) any { return &m.Attention }},
+	{"device.fa2", plain, true, false, func(m *Machine) any { return &m.FA2 }},
 	{"host.devices", plain, false, true, func(m *Machine) any { return &m.Devices }},
 	{"host.bandwidth", speed, false, true, func(m *Machine) any { return &m.Local.PerByte }},
-	{"host.once", plain, true, false, func(m *Machine) any { return &m.Near }},
 	{"host.latency", clock, true, true, func(m *Machine) any { return &m.Local.Latency }},
 	{"host.copy", speed, false, false, func(m *Machine) any { return &m.Copy }},
 	{"host.price", plain, true, false, func(m *Machine) any { return &m.Price }},
 	{"host.power", plain, true, false, func(m *Machine) any { return &m.Power }},
 	{"network.hosts", plain, false, true, func(m *Machine) any { return &m.Hosts }},
 	{"network.bandwidth", speed, false, true, func(m *Machine) any { return &m.Remote.PerByte }},
-	{"network.once", plain, true, false, func(m *Machine) any { return &m.Once }},
 	{"network.latency", clock, true, true, func(m *Machine) any { return &m.Remote.Latency }},
 	{"second.from", plain, false, false, func(m *Machine) any { return &m.second().From }},
 	{"second.flops", rate, false, false, func(m *Machine) any { return &m.second().Flops }},
@@ -141,6 +140,8 @@ type reader struct {
 	errs []error
 	m    *Machine
 	seen map[string]int
+	soft bool   // it is of software
+	with string // the software that a cluster file names
 }
 
 // Read parses a cluster file. Errors are *configs.Error values, all faults of the file joined.
@@ -150,6 +151,29 @@ func Read(file string, text []byte) (*Machine, error) {
 	}
 	r := &reader{file: file, seen: map[string]int{}, m: &Machine{Efficiency: 0.6, Stream: 0.8, Copy: 25e9, Hosts: 1,
 		Reserve: UsualReserve, Local: collective.Link{PerByte: 1}, Remote: collective.Link{PerByte: 1}}}
+	r.lines(text)
+	r.line = 0
+	for _, f := range fields {
+		if f.must && r.seen[f.key] == 0 {
+			r.fault(f.key, "is missing", "")
+		}
+	}
+	r.connected()
+	if r.m.Prologue > 0 && r.m.Units == 0 {
+		r.line = r.seen["device.prologue"]
+		r.fault("device.prologue", "is a part of tiles, which are dealt to multiprocessors",
+			"set device.multiprocessors too")
+	}
+	r.kinds()
+	r.m.said = r.seen
+	if err := errors.Join(r.errs...); err != nil || r.with == "" {
+		return r.m, err
+	}
+	return r.m.With(r.with)
+}
+
+// lines takes the settings of a description one after the other.
+func (r *reader) lines(text []byte) {
 	section := ""
 	for i, line := range strings.Split(string(text), "\n") {
 		r.line = i + 1
@@ -174,20 +198,6 @@ func Read(file string, text []byte) (*Machine, error) {
 			r.set(key, value)
 		}
 	}
-	r.line = 0
-	for _, f := range fields {
-		if f.must && r.seen[f.key] == 0 {
-			r.fault(f.key, "is missing", "")
-		}
-	}
-	r.connected()
-	if r.m.Prologue > 0 && r.m.Units == 0 {
-		r.line = r.seen["device.prologue"]
-		r.fault("device.prologue", "is a part of tiles, which are dealt to multiprocessors",
-			"set device.multiprocessors too")
-	}
-	r.kinds()
-	return r.m, errors.Join(r.errs...)
 }
 
 func (r *reader) fault(key, why, try string) {
@@ -202,9 +212,16 @@ func (r *reader) set(key, value string) {
 		return
 	}
 	r.seen[key] = r.line
+	if r.soft {
+		r.program(key, value)
+		return
+	}
 	switch key {
 	case "name":
 		r.m.Name = value
+		return
+	case "software":
+		r.with = value
 		return
 	case "network.cables":
 		r.cables(value)
@@ -222,7 +239,7 @@ func (r *reader) set(key, value string) {
 			return
 		}
 	}
-	known := []string{"name"}
+	known := []string{"name", "software"}
 	for _, f := range fields {
 		known = append(known, f.key)
 	}
@@ -254,7 +271,7 @@ func (r *reader) number(f field, value string) {
 		r.fault(f.key, fmt.Sprintf("%v must be greater than 0", v), "")
 	case counts[f.key] && (v != math.Trunc(v) || v > 1<<20):
 		r.fault(f.key, fmt.Sprintf("%v is not a count up to %d", v, 1<<20), "")
-	case f.key == "device.reserve" && v >= 1:
+	case strings.HasSuffix(f.key, ".reserve") && v >= 1:
 		r.fault(f.key, fmt.Sprintf("%v leaves no memory", v), "write a share below 1, as 0.04")
 	case shares[f.key] && v > 1:
 		r.fault(f.key, fmt.Sprintf("%v is more than all of it", v), "write a share, as 0.6")
@@ -314,6 +331,9 @@ func (r *reader) connected() {
 func (m *Machine) Write() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\n", m.Name)
+	if m.Software.Name != "" {
+		fmt.Fprintf(&b, "software: %s\n", m.Software.Name)
+	}
 	units := map[string]string{"device.flops": "GFLOP/s", "device.fp8": "GFLOP/s", "device.fp4": "GFLOP/s",
 		"device.memory": "MiB", "device.bandwidth": "GB/s",
 		"device.overhead": "us", "device.per_expert": "us", "host.bandwidth": "GB/s",

@@ -39,6 +39,7 @@ var flags = cli.Flags{
 			", ") + ") or a file; cpu where it is not said",
 		Values: cli.Clusters,
 	},
+	cli.SoftwareFlag,
 	{
 		Name:    "explain",
 		Section: "Of the run file's own plan",
@@ -195,6 +196,13 @@ func planCommand(c *cobra.Command, args []string) error {
 	form, err := cli.Form(mine)
 	if err != nil {
 		return err
+	}
+	if cli.FlagValue(mine, "cluster")+cli.FlagValue(mine, "software") != "" {
+		_, name, settings, err := cli.OnMachine(mine, rest)
+		if err != nil {
+			return err
+		}
+		mine, rest = append([]string{"--cluster=" + name}, mine...), settings
 	}
 	if own, err := otherPlan(c.Context(), form, file, mine, rest); !own || err != nil {
 		return err

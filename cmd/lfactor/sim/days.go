@@ -39,7 +39,7 @@ var dayTimes = []struct {
 
 // dayFlags are those of sim days.
 var dayFlags = func() (all cli.Flags) {
-	for _, name := range []string{"cluster", "schedule", "plan"} {
+	for _, name := range []string{"cluster", "software", "schedule", "plan"} {
 		i := slices.IndexFunc(simFlags, func(f cli.Flag) bool { return f.Name == name })
 		all = append(all, simFlags[i])
 	}
@@ -109,7 +109,7 @@ func simDays(c *cobra.Command, args []string) error {
 	if name := cli.FlagValue(s.mine, "schedule"); name != "" {
 		s.schedule(name)
 	}
-	if s.o.Machine, err = rehearsal.Machine(cmp.Or(cli.FlagValue(s.mine, "cluster"), "cpu")); err != nil {
+	if err := s.machine(); err != nil {
 		return err
 	}
 	w, hosts, err := dayWorld(s.mine)

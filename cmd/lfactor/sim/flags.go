@@ -19,6 +19,7 @@ var simFlags = cli.Flags{
 			strings.Join(configs.Clusters(), ", ") + ") or a file; cpu where it is not said",
 		Values: cli.Clusters,
 	},
+	cli.SoftwareFlag,
 	{
 		Name:   "schedule",
 		Value:  "NAME",

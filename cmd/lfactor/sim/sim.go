@@ -122,12 +122,13 @@ func parseSim(args []string) (*simRun, []string, error) {
 	if err := s.faults(cli.FlagValue(mine, "faults")); err != nil {
 		return nil, nil, err
 	}
-	name := cli.FlagValue(mine, "cluster")
-	if name == "" {
-		name = "cpu"
-	}
-	s.o.Machine, err = rehearsal.Machine(name)
-	return s, mine, err
+	return s, mine, s.machine()
+}
+
+// machine reads the machine and its software, whose settings stand below the run file's.
+func (s *simRun) machine() (err error) {
+	s.o.Machine, _, s.rest, err = cli.OnMachine(s.mine, s.rest)
+	return err
 }
 
 // faults reads the kinds of faults to simulate, separated by commas.
@@ -283,8 +284,12 @@ func (s *simRun) print(res *sim.Result, x *rehearsal.Explainer) error {
 	if s.form != "text" {
 		return json.NewEncoder(cli.Out).Encode(sum)
 	}
+	on := sum.Cluster
+	if sum.Software != "lfactor" {
+		on += " under " + sum.Software
+	}
 	fmt.Fprintf(cli.Out, "%s on %s: step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan; "+
-		"%d events, hash %s\n", sum.Schedule, sum.Cluster, unit.Seconds(sum.Step), 100*sum.BubbleLongest,
+		"%d events, hash %s\n", sum.Schedule, on, unit.Seconds(sum.Step), 100*sum.BubbleLongest,
 		100*sum.BubbleMakespan, sum.Events, sum.Hash)
 	if res.Cut {
 		fmt.Fprintln(cli.Out, "interrupted: what follows is partial")
