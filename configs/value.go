@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -332,13 +333,20 @@ func (k *Key) format(text string) string {
 	return formatValue(v)
 }
 
+// ours are texts of our own, parsed: there are few, and every model that is looked at has the same defaults.
+var ours sync.Map
+
 // mustSet decodes text of our own, such as a default, into a field.
 func mustSet(dst reflect.Value, key, text string) {
-	node, err := source.ParseValue(text)
-	if err != nil {
-		panic(fmt.Sprintf("configs: %s: %s: %v", key, text, err))
+	node, ok := ours.Load(text)
+	if !ok {
+		parsed, err := source.ParseValue(text)
+		if err != nil {
+			panic(fmt.Sprintf("configs: %s: %s: %v", key, text, err))
+		}
+		node, _ = ours.LoadOrStore(text, parsed)
 	}
-	if why, _ := setValue(dst, node); why != "" {
+	if why, _ := setValue(dst, node.(*yaml.Node)); why != "" {
 		panic(fmt.Sprintf("configs: %s: %s: %s", key, text, why))
 	}
 }
