@@ -72,6 +72,7 @@ type folder struct {
 	colour   []uint64 // by rank
 	groups   []folded
 	groupOf  map[groupKey][]int32
+	known    map[memberList]int32
 	in       [][]int32 // by rank: its groups
 	loads    [][]int32 // by loader: its ranks
 	loader   []int32   // by rank
@@ -79,6 +80,12 @@ type folder struct {
 	lists    map[listKey]uint64
 	shapes   map[int32]shapes // by loader
 	programs []*plan.Program
+}
+
+// memberList is where a list of members lies.
+type memberList struct {
+	first *actors.Ref
+	n     int
 }
 
 // folded is a group of ranks.
@@ -105,7 +112,7 @@ func fold(l *Layout, p *Prices, o *Options) (*folding, string) {
 }
 
 func newFolder(l *Layout, p *Prices) *folder {
-	return &folder{l: l, p: p, groupOf: map[groupKey][]int32{}, rows: map[rowKey]*rowWork{},
+	return &folder{l: l, p: p, groupOf: map[groupKey][]int32{}, known: map[memberList]int32{}, rows: map[rowKey]*rowWork{},
 		lists: map[listKey]uint64{}, shapes: map[int32]shapes{}}
 }
 

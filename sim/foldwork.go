@@ -117,8 +117,14 @@ func (f *folder) describe() {
 	}
 }
 
-// group numbers a set of members.
-func (f *folder) group(members []actors.Ref) int32 {
+// group numbers a set of members. Members that have one list of themselves are told by it: to read it once for each of
+// them would take as long as the square of the ranks.
+func (f *folder) group(members []actors.Ref) (number int32) {
+	list := memberList{&members[0], len(members)}
+	if i, known := f.known[list]; known {
+		return i
+	}
+	defer func() { f.known[list] = number }()
 	key := keyOf(members)
 	for _, i := range f.groupOf[key] {
 		if slices.EqualFunc(f.groups[i].ranks, members, func(r int32, m actors.Ref) bool {

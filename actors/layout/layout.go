@@ -31,10 +31,12 @@ type Layout struct {
 	SideOf  map[string]int // the side of a parameter's mesh
 	Filled  bool           // every microbatch runs every block, on padding where it has nothing for it
 
-	turning bool              // see Turning
-	meshes  [][]grad.MeshAxis // by side
-	axes    []sideAxes        // of every group
-	groups  map[groupKey]int  // places in axes
+	turning bool                 // see Turning
+	meshes  [][]grad.MeshAxis    // by side
+	axes    []sideAxes           // of every group
+	groups  map[groupKey]int     // places in axes
+	lists   []map[int]core.Group // by axes and rank: see along
+	portsAt [][]int              // by stage: the places in Ports of those that begin or end there
 
 	owners map[string][]int // by parameter: the pipeline ranks that hold it, in stage order
 	pipe   []int            // pipeline rank of each stage, of a part's 0
@@ -265,10 +267,14 @@ func (l *Layout) compose() (*plan.Program, error) {
 // ports numbers the ports between stages, in the order of the stages that produce them. The numbers
 // are the same on all ranks, since messages carry nothing else to tell ports apart.
 func (l *Layout) ports() {
+	l.portsAt = make([][]int, len(l.Stages))
 	for s, st := range l.Stages {
 		for _, f := range st.Out {
 			l.Ports = append(l.Ports, core.Port{ID: int32(len(l.Ports)), From: s, To: f.Peer, Grad: true,
 				Optional: l.Design.Model.Optional(f.Port)})
+			for _, at := range slices.Compact([]int{s, f.Peer}) {
+				l.portsAt[at] = append(l.portsAt[at], len(l.Names))
+			}
 			l.Names = append(l.Names, f.Port)
 		}
 	}

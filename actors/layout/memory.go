@@ -199,22 +199,27 @@ func boolOrder(a, b bool) int {
 type Replay struct {
 	l     *Layout
 	led   *plan.Ledger
-	grads map[accumulators]int64 // bytes of the gradients that rows have accumulators of
-	share float64                // of the rows of even routing
+	grads []map[accumulators]int64 // by row: bytes of the gradients that it has accumulators of
+	share float64                  // of the rows of even routing
 	// by row and axes: what members that are behind may still have to take of what its actions sent
 	trail []map[uint64]int64
 }
 
-// accumulators are those that a phase of a row's stage makes.
+// accumulators are those that a phase of a stage makes.
 type accumulators struct {
-	row, stage int
-	ph         grad.Phase
+	stage int
+	ph    grad.Phase
 }
 
 // NewReplay begins with rows that hold nothing.
 func (l *Layout) NewReplay() *Replay {
-	return &Replay{l: l, led: plan.NewLedger(len(l.Program.Rows)), grads: map[accumulators]int64{}, share: 1,
-		trail: make([]map[uint64]int64, len(l.Program.Rows))}
+	rows := len(l.Program.Rows)
+	x := &Replay{l: l, led: plan.NewLedger(rows), grads: make([]map[accumulators]int64, rows), share: 1,
+		trail: make([]map[uint64]int64, rows)}
+	for row := range x.grads {
+		x.grads[row] = map[accumulators]int64{}
+	}
+	return x
 }
 
 // Peak is the most that each row has held so far, beside parameters and state.
@@ -233,12 +238,12 @@ func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 		}
 		return x.led.Now[row] // it has begun with its forward
 	}
-	k := accumulators{row, int(a.Stage), ph}
-	if ph == grad.F || x.has(k) {
+	k := accumulators{int(a.Stage), ph}
+	if ph == grad.F || x.has(row, k) {
 		return x.led.Begin(row, a, max(f.Peak[ph]+x.under(row, f.Lands[ph]), f.Early[ph][0]+x.under(row, nil)))
 	}
 	most := x.led.Begin(row, a, max(f.First[ph]+x.under(row, f.Lands[ph]), f.Early[ph][1]+x.under(row, nil)))
-	x.keepGrads(k, f.Made[ph])
+	x.keepGrads(row, k, f.Made[ph])
 	return most
 }
 
@@ -263,28 +268,26 @@ func (x *Replay) under(row int, taken map[uint64]bool) (n int64) {
 
 // has reports whether a row has the accumulators that a phase makes, by itself or by the phases of a backward
 // in one piece, or in two.
-func (x *Replay) has(k accumulators) bool {
+func (x *Replay) has(row int, k accumulators) bool {
 	with := func(ph grad.Phase) bool {
-		_, made := x.grads[accumulators{k.row, k.stage, ph}]
+		_, made := x.grads[row][accumulators{k.stage, ph}]
 		return made
 	}
 	return with(k.ph) || with(grad.B) || k.ph == grad.B && with(grad.I) && with(grad.W)
 }
 
 // keepGrads makes the accumulators of a phase of a row's stage.
-func (x *Replay) keepGrads(k accumulators, bytes int64) {
-	x.grads[k] = bytes
-	x.led.Keep(k.row, bytes)
+func (x *Replay) keepGrads(row int, k accumulators, bytes int64) {
+	x.grads[row][k] = bytes
+	x.led.Keep(row, bytes)
 }
 
 // Updated says that a row's optimizer step is done, which gives its gradients' accumulators back.
 func (x *Replay) Updated(row int) {
-	for k, bytes := range x.grads {
-		if k.row == row {
-			x.led.Keep(row, -bytes)
-			delete(x.grads, k)
-		}
+	for _, bytes := range x.grads[row] {
+		x.led.Keep(row, -bytes)
 	}
+	clear(x.grads[row])
 }
 
 // beginPair takes in what a forward and a backward whose segments alternate hold at the worst moment of both,
@@ -297,11 +300,11 @@ func (x *Replay) beginPair(row int, pair [2]plan.Action, class int32) int64 {
 		course[i], segs[i] = x.foot(a, class).Course[PhaseOf[a.Kind]], x.l.Lower(a, false, class)
 		now[i] = x.led.Held(row, a)
 	}
-	before, made, k := now[0]+now[1], int64(0), accumulators{row, int(pair[1].Stage), PhaseOf[pair[1].Kind]}
+	before, made, k := now[0]+now[1], int64(0), accumulators{int(pair[1].Stage), PhaseOf[pair[1].Kind]}
 	most, taken := before+x.under(row, nil), map[uint64]bool(nil)
 	for i, s := range core.Alternate(segs) {
 		m := course[i][s]
-		if i == 1 && !x.has(k) {
+		if i == 1 && !x.has(row, k) {
 			made = m.Made
 		}
 		if m.Late {
@@ -313,8 +316,8 @@ func (x *Replay) beginPair(row int, pair [2]plan.Action, class int32) int64 {
 	all := x.led.Reach(row, most-before)
 	// what the backward holds until it ends is in that; whichever ends first, it is not counted again
 	x.led.End(row, pair[1], x.foot(pair[1], class).After[PhaseOf[pair[1].Kind]])
-	if !x.has(k) {
-		x.keepGrads(k, x.foot(pair[1], class).Made[k.ph])
+	if !x.has(row, k) {
+		x.keepGrads(row, k, x.foot(pair[1], class).Made[k.ph])
 	}
 	return all
 }
@@ -342,7 +345,7 @@ func (x *Replay) End(row int, a plan.Action, class int32) {
 	f, stage := x.foot(a, class), int(a.Stage)
 	x.sent(row, f.Trail[ph])
 	x.led.End(row, a, f.After[ph])
-	for i := range x.l.Ports {
+	for _, i := range x.l.portsAt[stage] {
 		p := &x.l.Ports[i]
 		name := x.l.Names[i]
 		if p.From == stage {
@@ -362,7 +365,7 @@ func (x *Replay) gave(row int, a plan.Action, ph grad.Phase, f *grad.Footprint, 
 	case ph == grad.F:
 		holders := 0
 		if own {
-			for i := range x.l.Ports {
+			for _, i := range x.l.portsAt[p.From] {
 				if x.l.Ports[i].From == p.From && x.l.Names[i] == name {
 					holders++
 				}
@@ -400,7 +403,7 @@ func (x *Replay) took(row int, a plan.Action, ph grad.Phase, f *grad.Footprint, 
 
 // first is the port with the lowest number that carries the same activation.
 func (x *Replay) first(p *core.Port) int32 {
-	for i := range x.l.Ports {
+	for _, i := range x.l.portsAt[p.From] {
 		if q := &x.l.Ports[i]; q.From == p.From && x.l.Names[i] == x.l.Names[p.ID] {
 			return q.ID
 		}

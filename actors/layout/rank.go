@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/actors"
@@ -50,28 +51,46 @@ func (l *Layout) ActorNames(procs int) (out []string) {
 func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 	j, part := l.Design, l.Ranks[r]
 	m := j.Mesh
-	group := func(ranks []int) core.Group {
-		g := core.Group{}
-		for i, x := range ranks {
-			g.Members = append(g.Members, RankRef(x))
-			if x == r {
-				g.Pos = i
-			}
-		}
-		return g
-	}
 	var groups []core.Group
-	for _, x := range l.axes {
-		groups = append(groups, group(l.members(r, x.side, x.axes)))
+	for i := range l.axes {
+		groups = append(groups, l.along(i, r))
 	}
 	for _, t := range part.Ties {
-		groups = append(groups, group(t))
+		groups = append(groups, core.Group{Members: refs(t), Pos: slices.Index(t, r)})
 	}
 	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Row, Eval: l.Eval, Groups: groups, Ports: l.Ports,
 		Lower: l.Lower, Absent: l.Absent, Shaped: l.Class > 0, Update: l.updateSegments(&part), Early: l.Early(&part),
 		Moving: l.movingSegments(&part), Routes: l.routes(r), Peer: func(stage int) actors.Ref {
 			return RankRef(m.Move(r, topology.PP, l.pipe[stage]))
 		}, Loader: l.LoaderRef(proc, part.Coord.DP), Coordinator: CoordinatorRef, Credits: j.Credits}
+}
+
+// along is the group that rank r is in by one of axes. All members have one list: lists of their own would be as many
+// numbers as the square of the ranks.
+func (l *Layout) along(axis, r int) core.Group {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lists == nil {
+		l.lists = make([]map[int]core.Group, len(l.axes))
+	}
+	if _, known := l.lists[axis][r]; !known {
+		if l.lists[axis] == nil {
+			l.lists[axis] = map[int]core.Group{}
+		}
+		ranks := l.members(r, l.axes[axis].side, l.axes[axis].axes)
+		all := refs(ranks)
+		for i, x := range ranks {
+			l.lists[axis][x] = core.Group{Members: all, Pos: i}
+		}
+	}
+	return l.lists[axis][r]
+}
+
+func refs(ranks []int) (out []actors.Ref) {
+	for _, x := range ranks {
+		out = append(out, RankRef(x))
+	}
+	return out
 }
 
 // Buddies are, by rank, the ranks that keep second copies of its state in memory: in other processes, so that one that

@@ -19,13 +19,12 @@ func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, layout.RankRef(r))
 	}
 	for dp := range l.Design.Mesh.Replicas() {
-		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: 1, Last: run.Last}
-		for r, part := range l.Ranks {
-			if part.Coord.DP == dp {
-				ll.Ranks = append(ll.Ranks, layout.RankRef(r))
-			}
-		}
-		out.Loaders, out.LoaderRefs = append(out.Loaders, ll), append(out.LoaderRefs, l.LoaderRef(0, dp))
+		out.Loaders = append(out.Loaders, &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: 1, Last: run.Last})
+		out.LoaderRefs = append(out.LoaderRefs, l.LoaderRef(0, dp))
+	}
+	for r, part := range l.Ranks {
+		to := out.Loaders[part.Coord.DP]
+		to.Ranks = append(to.Ranks, layout.RankRef(r))
 	}
 	if l.Class > 0 { // every microbatch is as large as memory is planned for
 		out.Class = func(int64, actors.Ref, int) int32 { return l.Class }

@@ -232,6 +232,11 @@ func TestReaderDescribesTheCheckpoint(t *testing.T) {
 	require.Equal(t, []Info{{Name: "w", DType: F32, Shape: []int{8, 8}, Bytes: 256}},
 		r.Kind(Master).Tensors())
 	require.Equal(t, numbered([]int{8, 8}), readAll(t, r.Kind(ExpAvg), r.Kind(ExpAvg).Tensors()[0]))
+	one, ok := r.Info("w", Master)
+	require.True(t, ok)
+	require.Equal(t, r.Kind(Master).Tensors()[0], one)
+	_, ok = r.Info("v", Master)
+	require.False(t, ok)
 
 	var e *Error
 	require.ErrorAs(t, r.ReadLogical("v", Param, nil, nil), &e)

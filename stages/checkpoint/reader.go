@@ -284,8 +284,7 @@ func (v kindView) Tensors() []Info {
 	var out []Info
 	for _, t := range v.r.m.Tensors {
 		if t.Kind == v.r.stored(v.kind, t.Name) {
-			n, _ := ByteSize(t.DType, t.Shape) // checked when the manifest was read
-			out = append(out, Info{Name: t.Name, DType: t.DType, Shape: slices.Clone(t.Shape), Bytes: n})
+			out = append(out, t.info())
 		}
 	}
 	if v.kind != Param || len(v.r.packed) == 0 {
@@ -302,17 +301,32 @@ func (v kindView) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	return v.r.ReadLogical(name, v.kind, ranges, dst)
 }
 
+// info is a tensor as a whole.
+func (t manifestTensor) info() Info {
+	n, _ := ByteSize(t.DType, t.Shape) // checked when the manifest was read
+	return Info{Name: t.Name, DType: t.DType, Shape: slices.Clone(t.Shape), Bytes: n}
+}
+
+// Info tells of one tensor of a kind what Kind(kind).Tensors() does.
+func (r *Reader) Info(name, kind string) (Info, bool) {
+	if t, ok := r.tensors[[2]string{r.stored(kind, name), name}]; ok {
+		return t.info(), true
+	}
+	if p := r.packed[name]; p != nil && kind == Param {
+		return p.info(), true
+	}
+	return Info{}, false
+}
+
 // ReadLogical copies the box ranges of a logical tensor to dst, row-major, whichever pieces hold it.
 // len(dst) must be the box's bytes.
 func (r *Reader) ReadLogical(name, kind string, ranges [][2]int, dst []byte) error {
 	t, ok := r.tensors[[2]string{r.stored(kind, name), name}]
 	packed := r.packed[name]
 	shown := !ok && kind == Param && packed != nil
-	if shown {
-		info := packed.info()
-		t.DType, t.Shape, ok = info.DType, info.Shape, true
-	}
-	if !ok {
+	if info, known := r.Info(name, kind); known {
+		t.DType, t.Shape = info.DType, info.Shape
+	} else {
 		return &Error{File: filepath.Join(r.path, ManifestName), Tensor: name, Fault: Missing,
 			Why: "the checkpoint has no " + kind + " of it"}
 	}

@@ -244,25 +244,24 @@ func (e *Exporter) Read(name string, shape []int, dst []float32) error {
 func (e *Exporter) readKinds(name string, shape []int, dst []float32, kinds ...string) error {
 	name = e.Prefix + name
 	for _, kind := range kinds {
-		for _, t := range e.Saved.Kind(kind).Tensors() {
-			if t.Name != name {
-				continue
-			}
-			d, err := tensor.ParseDType(strings.ToLower(string(t.DType)))
-			if err != nil {
-				return err
-			}
-			ranges := make([][2]int, len(shape))
-			for i, n := range shape {
-				ranges[i] = [2]int{0, n}
-			}
-			raw := make([]byte, len(dst)*d.Size())
-			if err := e.Saved.ReadLogical(name, kind, ranges, raw); err != nil {
-				return err
-			}
-			tensor.Widen(d, raw, dst)
-			return nil
+		t, ok := e.Saved.Info(name, kind)
+		if !ok {
+			continue
 		}
+		d, err := tensor.ParseDType(strings.ToLower(string(t.DType)))
+		if err != nil {
+			return err
+		}
+		ranges := make([][2]int, len(shape))
+		for i, n := range shape {
+			ranges[i] = [2]int{0, n}
+		}
+		raw := make([]byte, len(dst)*d.Size())
+		if err := e.Saved.ReadLogical(name, kind, ranges, raw); err != nil {
+			return err
+		}
+		tensor.Widen(d, raw, dst)
+		return nil
 	}
 	return &checkpoint.Error{File: e.Saved.Path(), Tensor: name, Fault: checkpoint.Missing,
 		Why: "the model needs it"}
