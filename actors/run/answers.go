@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -133,7 +134,7 @@ func (r *Run) reference() (*trained.Reference, error) {
 		fill = family.FromCheckpoint(saved, false)
 		ref.Print = format.HashOf(ref.Print, saved.Path(), saved.Step())
 	}
-	packed, err := packedIn(r.cfg, model)
+	packed, err := rollout.PackedIn(r.cfg, model)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ func (r *Run) reference() (*trained.Reference, error) {
 		return r.frozen(packed, func(b kernels.Backend, d tensor.DType) (*sample.Generator, error) {
 			return sample.New(model, nil, d, b, tensor.NewPool("reference", 0),
 				func(p *grad.Param, _ family.Region, dst []float32) error {
-					v, err := numbersOf(p, packed, fill)
+					v, err := rollout.NumbersOf(p, packed, fill)
 					copy(dst, v)
 					return err
 				})
@@ -178,7 +179,7 @@ func (r *Run) frozen(packed map[string]kernels.Packing, open func(kernels.Backen
 	}
 	g, err := open(b, fit.Precisions[r.cfg.Run.Train.Precision])
 	if err == nil {
-		sumsAs(r.cfg, g, packed)
+		rollout.SumsAs(r.cfg, g, packed)
 	}
 	return g, err
 }

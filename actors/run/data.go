@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/dataset"
 	_ "github.com/lfactor/lfactor/dataset/format"
 	_ "github.com/lfactor/lfactor/dataset/format/recordings"
@@ -38,7 +39,7 @@ type data struct {
 	images   imagery           // of a model that takes images, or nil
 	shown    *evalPrompts      // answers to train.eval_prompts, or nil
 	answers  *answers          // of a loss over answers, or nil
-	rollouts *rollouts         // of a loss of a policy, or nil
+	rollouts *rollout.Source   // of a loss of a policy, or nil
 	teacher  *sample.Generator // of a loss of logits, or nil
 	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
 	marks    marks
@@ -264,7 +265,7 @@ func (d *data) step(step int64) (*made, error) {
 }
 
 // errLeft says that nobody waits any more for data that does not come.
-var errLeft = errors.New("the run ends, and its data has not come")
+var errLeft = rollout.ErrLeft
 
 // evaluates brings a loader to batch n of an evaluation: each sees the same batches.
 func evaluates(l *dataset.Loader, n int64) error {
@@ -296,7 +297,7 @@ func (d *data) read(step int64) (*made, error) {
 	go func() {
 		l, at := d.train, step-1 // of training
 		if d.rollouts != nil {
-			at = d.rollouts.plan.Round(step)
+			at = d.rollouts.Plan.Round(step)
 		}
 		if step < 0 {
 			each := int64(max(1, d.r.cfg.Run.Train.EvalSteps))
@@ -326,7 +327,7 @@ func (d *data) leave() { d.leaving.Do(func() { close(d.left) }) }
 // batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of the step.
 func (d *data) batches(step int64, dp int) ([]family.Microbatch, error) {
 	if d.rollouts != nil { // whoever reads ahead must not keep others from the step under way
-		if err := d.rollouts.await(step); err != nil {
+		if err := d.rollouts.Await(step); err != nil {
 			return nil, err
 		}
 	}
@@ -341,7 +342,7 @@ func (d *data) batches(step int64, dp int) ([]family.Microbatch, error) {
 	}
 	c := d.r.cfg.Run
 	if d.rollouts != nil {
-		return d.rollouts.batches(step, dp)
+		return d.rollouts.Batches(step, dp)
 	}
 	var out []family.Microbatch
 	shares := d.shares(m.batches)
@@ -430,7 +431,7 @@ func (d *data) commit(step int64) {
 	defer d.entering.Unlock()
 	defer d.inLedger.Store(step)
 	if d.rollouts != nil {
-		d.rollouts.trained(step)
+		d.rollouts.Trained(step)
 	}
 	d.mu.Lock()
 	m := d.recent[step]
@@ -475,7 +476,7 @@ func (d *data) close() {
 		_ = s.Close() // read-only files
 	}
 	if d.rollouts != nil {
-		d.rollouts.close()
+		d.rollouts.Close()
 	}
 	if d.teacher != nil {
 		d.teacher.Close()

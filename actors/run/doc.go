@@ -12,6 +12,7 @@
 //	start.go     what stands in the run's directory: begin, resume, or refuse
 //	procs.go     worker processes, their start and end
 //	data.go      batches for the loaders; datastages.go what the stages of the data's pipeline took
+//	rollouts.go  what package rollout, which draws and judges answers, has of the run
 //	report.go    what is printed and logged of each step; experts.go the same for routers
 //	watch.go     signals, stalls, budgets of bad samples
 //	again.go     restart of a lost process, and the run's own going back
@@ -27,5 +28,5 @@
 //
 // [Train] in run.go. actors/host runs the actors of a process; this package decides what they are given.
 //
-//lfvet:files rollouts, data and reports of a run share its state: a border between them crosses 129 names
+//lfvet:files data and reports of a run share its state: a border between them crosses some eighty names
 package run

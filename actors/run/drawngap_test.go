@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
-	"github.com/lfactor/lfactor/kernels/objective"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
@@ -75,14 +75,14 @@ max_position_embeddings: 64
 `
 
 // gapsOf are what the lines of a run's metrics say of sampler and trainer.
-func gapsOf(t *testing.T, dir, model string, more ...string) []DrawnGap {
+func gapsOf(t *testing.T, dir, model string, more ...string) []rollout.DrawnGap {
 	t.Helper()
 	out, _ := gapsSaid(t, dir, model, more...)
 	return out
 }
 
 // gapsSaid is gapsOf, with what the run says on the screen.
-func gapsSaid(t *testing.T, dir, model string, more ...string) (out []DrawnGap, said string) {
+func gapsSaid(t *testing.T, dir, model string, more ...string) (out []rollout.DrawnGap, said string) {
 	t.Helper()
 	var screen bytes.Buffer
 	log := filepath.Join(t.TempDir(), "log")
@@ -126,7 +126,7 @@ func TestDrawnGap(t *testing.T) {
 				continue
 			}
 			for step, d := range gapsOf(t, dir, model, plan...) {
-				require.Equal(t, DrawnGap{Tokens: d.Tokens}, d, "%s %v, step %d", name, plan, step+1)
+				require.Equal(t, rollout.DrawnGap{Tokens: d.Tokens}, d, "%s %v, step %d", name, plan, step+1)
 				require.Greater(t, d.Tokens, 32)
 			}
 		}
@@ -135,7 +135,7 @@ func TestDrawnGap(t *testing.T) {
 		{"plan.tp=2", "plan.etp=2", "train.precision=bf16"},
 		{"plan.tp=4", "plan.dp=2", "plan.ep=2", "plan.etp=4", "train.precision=bf16"}} {
 		for step, d := range gapsOf(t, dir, biasedExperts, append(plan, "train.steps=6", "optimizer.lr=2.0e-2")...) {
-			require.Equal(t, DrawnGap{Tokens: d.Tokens}, d, "experts with biases, %v, step %d", plan, step+1)
+			require.Equal(t, rollout.DrawnGap{Tokens: d.Tokens}, d, "experts with biases, %v, step %d", plan, step+1)
 		}
 	}
 	for _, args := range aheadOf {
@@ -182,37 +182,6 @@ func TestDrawnGapSeen(t *testing.T) {
 	require.Contains(t, of(func(c *configs.Config) { c.Run.LoRA.Dropout = 0.1 }), "lora.dropout")
 	require.Contains(t, of(func(c *configs.Config) { c.Run.Train.LowPrecision = "block" }), "train.low_precision")
 	require.Contains(t, of(func(c *configs.Config) { c.Run.Train.Router.Capacity = 1 }), "train.router.capacity")
-}
-
-// TestFresh: of an answer that several versions of the weights drew, the rows of the tokens are marked that the
-// newest drew, and neither the prompt's, nor those that an environment said, nor padding.
-func TestFresh(t *testing.T) {
-	t.Parallel()
-	c := &configs.Config{}
-	c.Run.Train.MicroBatch, c.Run.Data.SeqLen, c.Run.Rollout.Max = 2, 10, 6
-	r := &rollouts{d: &data{r: &Run{cfg: c, job: &layout.Design{Model: &family.Model{}}}}, loss: objective.Lookup("grpo")}
-	reward := 1.0
-	several := &rollout{Version: 3, Versions: [][2]int64{{0, 3}, {2, 4}}, Reward: &reward,
-		Prompt: []int32{7, 7, 7}, Answer: []int32{8, 8, 8, 8, 8}, LogProbs: make([]float32, 5),
-		Heard: []heard{{At: 3, N: 1}}}
-	newest := &rollout{Version: 4, Reward: &reward, Prompt: []int32{7}, Answer: []int32{8, 8},
-		LogProbs: make([]float32, 2)}
-	of := func(step int64) (out []int) {
-		mb, err := r.microbatch(step, []*rollout{several, newest}, 2, 7)
-		require.NoError(t, err)
-		rows := mb.More[family.AnswersKey].(*family.Answers)
-		for row := range mb.IDs {
-			if rows.More[row*objective.Columns+objective.Fresh] != 0 {
-				out = append(out, row)
-			}
-		}
-		return out
-	}
-	// rows: 3 of the prompt, of which the last foretells the first token, 5 of the answer, and the other's
-	require.Equal(t, []int{4, 6, 8, 9}, of(5), "tokens 2 and 4 of the first, all of the second")
-	require.Equal(t, []int{2, 3}, of(4), "tokens 0 and 1 of the first")
-	require.Empty(t, of(6))
-	require.Equal(t, DrawnGap{Tokens: 4, Older: 2}, compared(5, []*rollout{several, newest}))
 }
 
 // smallKeys are keys of families' configurations that make a model small; a family gets those that it has.
@@ -262,7 +231,7 @@ func TestDrawnGapFamilies(t *testing.T) {
 		}
 		for _, plan := range [][]string{nil, {"plan.tp=2"}, {"plan.tp=2", "train.precision=bf16"}} {
 			for step, d := range gapsOf(t, dir, model, append(plan, "train.steps=2")...) {
-				require.Equal(t, DrawnGap{Tokens: d.Tokens}, d, "%s %v, step %d", name, plan, step+1)
+				require.Equal(t, rollout.DrawnGap{Tokens: d.Tokens}, d, "%s %v, step %d", name, plan, step+1)
 				require.Greater(t, d.Tokens, 32)
 			}
 		}

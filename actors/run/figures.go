@@ -2,6 +2,7 @@ package run
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -9,8 +10,8 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/kernels/objective"
-	"github.com/lfactor/lfactor/stages/sample"
 )
 
 // Figures are columns of a step's line that not every run has, by name; docs/json.md says what each is.
@@ -73,44 +74,29 @@ func (m *Metrics) looked(sums []float64) {
 	}
 }
 
-// answered is how the answers are that a step is trained on, in groups to one prompt each.
-func (m *Metrics) answered(all []*rollout, group int, kind string) {
-	var lengths, cut, rewards, spreads, same []float64
-	for part := range slices.Chunk(all, group) {
-		was := len(rewards)
-		for _, a := range part {
-			lengths, cut = append(lengths, float64(a.own())), append(cut, number(a.End != sample.EndStop))
-			if a.Reward != nil {
-				rewards = append(rewards, *a.Reward)
-			}
-		}
-		if own := rewards[was:]; len(own) > 1 {
-			_, s := spread(own)
-			spreads, same = append(spreads, s), append(same, number(s == 0))
-		}
+// gapped tells of the first step in which sampler and trainer differ, and why that may be.
+func (p *reporter) gapped(step int64, d *rollout.DrawnGap) {
+	if d == nil || d.Gap == 0 || p.gaps {
+		return
 	}
-	m.Figures["completions/min_length"] = slices.Min(lengths)
-	m.Figures["completions/max_length"] = slices.Max(lengths)
-	for name, v := range map[string][]float64{"completions/mean_length": lengths, "completions/clipped_ratio": cut,
-		"reward": rewards, "rewards/" + kind + "/mean": rewards, "reward_std": spreads, "frac_reward_zero_std": same} {
-		if mean, s := spread(v); len(v) > 0 {
-			if m.Figures[name] = mean; name == "reward" {
-				m.Figures["rewards/"+kind+"/std"] = s
-			}
-		}
-	}
+	p.gaps = true
+	p.say("! step %d: log-probabilities of the sampler and the trainer differ by up to %.3g nats, of %d "+
+		"tokens that were drawn by the weights that train on them: %s; ratios of policies are off by as "+
+		"much", step, d.Gap, d.Tokens, p.r.whyGap())
 }
 
-// number is 1 for true.
-func number(yes bool) float64 { return map[bool]float64{true: 1}[yes] }
-
-// spread is the mean of numbers, and their deviation as of a sample.
-func spread(v []float64) (mean, deviation float64) {
-	for _, x := range v {
-		mean += x / float64(len(v))
+// whyGap is what in a run's file has sampler and trainer compute otherwise.
+func (r *Run) whyGap() string {
+	switch t := &r.cfg.Run.Train; {
+	case r.draws():
+		return "what training draws at random, such as lora.dropout, the sampler does not"
+	case t.LowPrecision != "none":
+		return fmt.Sprintf("train.low_precision: %s rounds what training multiplies, and nothing that draws",
+			t.LowPrecision)
+	case t.QAT != "none":
+		return fmt.Sprintf("train.qat: %s rounds the weights that training multiplies, and none that draw", t.QAT)
+	case t.Router.Capacity > 0:
+		return "train.router.capacity drops tokens that training has too many of, and the sampler drops none"
 	}
-	for _, x := range v {
-		deviation += (x - mean) * (x - mean)
-	}
-	return mean, math.Sqrt(deviation / max(1, float64(len(v)-1)))
+	return "that is a fault of lfactor: please report it with run.yaml of log.dir"
 }

@@ -2,7 +2,6 @@ package run
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/kernels/objective"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 )
 
 // linesOf reads a run's metrics.
@@ -65,7 +64,7 @@ func TestDrawnFigures(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"train.steps=2", "objective.kl=0.1", "objective.clip_low=1e-4", "objective.clip_high=1e-4",
 		"rollout.updates=2"}
-	of := func(more ...string) ([]Metrics, []rollout) {
+	of := func(more ...string) ([]Metrics, []rollout.Answer) {
 		log := t.TempDir() + "/log"
 		_, drawn := policyRun(t, dir, append(append(more, args...), "log.dir="+log)...)
 		return linesOf(t, log), drawn
@@ -99,35 +98,6 @@ func TestDrawnFigures(t *testing.T) {
 	}
 }
 
-// TestAnswered: rewards of groups, of which one answer has none.
-func TestAnswered(t *testing.T) {
-	var all []*rollout
-	for i, x := range []float64{1, 3, 2, 2, 5, -1} {
-		a := &rollout{Answer: make([]int32, i+1), End: "length", Reward: &x}
-		if x < 0 {
-			a.Reward, a.End = nil, "stop"
-		}
-		all = append(all, a)
-	}
-	m := Metrics{Figures: Figures{}}
-	m.answered(all, 2, "exact")
-	require.Equal(t, Figures{"reward": 2.6, "rewards/exact/mean": 2.6, "rewards/exact/std": math.Sqrt(2.3),
-		"reward_std": math.Sqrt2 / 2, "frac_reward_zero_std": 0.5, "completions/mean_length": 3.5, "completions/min_length": 1,
-		"completions/max_length": 6, "completions/clipped_ratio": 5. / 6}, roundFigures(m.Figures))
-}
-
-// roundFigures takes the last bits away.
-func roundFigures(f Figures) Figures {
-	for k, x := range f {
-		for _, near := range []float64{math.Sqrt(2.3), 5. / 6, math.Sqrt2 / 2, 2.6, 3.5} {
-			if math.Abs(x-near) < 1e-12 {
-				f[k] = near
-			}
-		}
-	}
-	return f
-}
-
 // TestFiguresAsColumns: figures are columns among the others, in a line and read back; what is no number is left out.
 func TestFiguresAsColumns(t *testing.T) {
 	m := Metrics{Step: 3, Loss: 2, Skipped: true, Pass: 1.5, Figures: Figures{"rewards/chosen": 0.5, "kl": math.NaN()}}
@@ -144,15 +114,4 @@ func TestFiguresAsColumns(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &back))
 	require.Equal(t, m, back)
-}
-
-// TestFiguresAreDocumented: docs/json.md has a row for each column that a run may write.
-func TestFiguresAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/json.md")
-	require.NoError(t, err)
-	m := Metrics{Figures: Figures{}}
-	m.answered([]*rollout{{Reward: new(float64), Answer: []int32{1}}, {Reward: new(float64)}}, 2, "KIND")
-	for _, name := range append(append(slices.Sorted(maps.Keys(m.Figures)), "rewards/margins"), objective.Figures...) {
-		require.Contains(t, string(page), fmt.Sprintf("| `%s` |", name))
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/run/record"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/stages/checkpoint"
@@ -56,7 +57,7 @@ const runSection = "run"
 // records are the names, or patterns of them, of what a run writes in log.dir about itself. What is kept to be used
 // again, such as latents and the answers of a reference, is no run's own.
 var records = []string{"run.yaml", RecordName, "log.jsonl", "metrics.jsonl", EdgesName, "edges-*.json", "edges", "loss.svg",
-	"quarantine.jsonl", LedgerName, record.ChainName, record.TraceName, RolloutsName, "tensorboard", "experts.svg", "routing", "tensors",
+	"quarantine.jsonl", LedgerName, record.ChainName, record.TraceName, rollout.FileName, "tensorboard", "experts.svg", "routing", "tensors",
 	"tables", "report.html", "profile.*"}
 
 // ownFolder sees to it that log.dir has this run's records alone. What another run has left there is moved to a folder

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/reward"
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/stages/fit"
 )
 
 // goldsSeen are the records of each source whose reward.column is looked at before a run begins.
@@ -15,8 +16,7 @@ const goldsSeen = 64
 // golds holds reward.column to the data, before answers are drawn: it is a fault of the configuration where no record
 // that is looked at has what answers can be judged by, and a note where some have not, whose answers will be set aside.
 func (d *data) golds(train []dataset.Weighted) error {
-	r := d.rollouts
-	if r == nil || r.loss.Policy.Unjudged {
+	if d.rollouts == nil || fit.Loss(d.r.cfg).Policy.Unjudged {
 		return nil
 	}
 	for _, s := range train {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"math"
 	"slices"
 )
@@ -22,7 +23,7 @@ type Metrics struct {
 	// Pass is how many passes over the data are made, with train.epochs.
 	Pass float64 `json:"pass,omitempty"`
 	// Drawn compares the sampler with the trainer, of runs that draw their answers.
-	Drawn *DrawnGap `json:"drawn,omitempty"`
+	Drawn *rollout.DrawnGap `json:"drawn,omitempty"`
 	// Experts are those of a mixture, every log.experts steps.
 	Experts []ExpertUse `json:"experts,omitempty"`
 	// Moved are the layers whose experts have moved behind the step, every train.balance_every steps.

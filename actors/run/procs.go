@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/run/record"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/configs/exit"
 )
 
@@ -31,7 +32,7 @@ const (
 
 // Leads tells whether this process is the one of a run that users have started, and not one that it has
 // started for its ranks or samplers.
-func Leads() bool { return workerProc() == 0 && os.Getenv(envSampler) == "" && !staffed.Load() }
+func Leads() bool { return workerProc() == 0 && !rollout.Serves() }
 
 // workerProc is this process's number among the processes of a run; 0 leads.
 func workerProc() int {

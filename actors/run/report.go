@@ -363,7 +363,7 @@ func (p *reporter) step(m actors.Message) {
 	}
 	line.looked(p.figures)
 	p.figures = nil
-	line.Drawn = p.r.data.rollouts.drawnGap(&line, v.Gap)
+	line.Drawn = p.r.data.rollouts.Gap(m.Step, line.Figures, v.Gap)
 	p.gapped(m.Step, line.Drawn)
 	if p.movedAt == m.Step {
 		line.Moved = places(p.moved)
@@ -388,7 +388,7 @@ func (p *reporter) step(m actors.Message) {
 	}
 	done := m.Step - p.r.start.first + 1
 	eta := time.Duration(float64(time.Since(p.began)) / float64(done) * float64(int64(c.Steps)-m.Step)).Round(time.Second)
-	note := line.Drawn.note()
+	note := line.Drawn.Note()
 	if line.Skipped && p.given == m.Step {
 		note += "  no update was made"
 	} else if line.Skipped {

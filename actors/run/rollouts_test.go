@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/reward"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/objective"
 	"github.com/lfactor/lfactor/stages/checkpoint"
@@ -46,20 +47,20 @@ var _ = reward.Register(reward.Kind{Name: "picky", Doc: "fails for red",
 	}})
 
 // policyRun trains on answers that the model draws and returns their log.
-func policyRun(t *testing.T, dir string, more ...string) (losses []float64, drawn []rollout) {
+func policyRun(t *testing.T, dir string, more ...string) (losses []float64, drawn []rollout.Answer) {
 	t.Helper()
 	return policyUntil(t, dir, 0, more...)
 }
 
 // policyUntil is policyRun, which is told to stop in a step, 0 for none.
-func policyUntil(t *testing.T, dir string, stop int64, more ...string) (losses []float64, drawn []rollout) {
+func policyUntil(t *testing.T, dir string, stop int64, more ...string) (losses []float64, drawn []rollout.Answer) {
 	t.Helper()
 	return policySaid(t, dir, stop, io.Discard, more...)
 }
 
 // policySaid is policyUntil, with what the run says on the screen.
 func policySaid(t *testing.T, dir string, stop int64, said io.Writer, more ...string) (losses []float64,
-	drawn []rollout) {
+	drawn []rollout.Answer) {
 	t.Helper()
 	var lines []string
 	for i := range 16 {
@@ -98,11 +99,11 @@ schedule: {warmup_steps: 0}
 	}}); stop == 0 {
 		require.NoError(t, err)
 	}
-	f, err := os.Open(filepath.Join(cfg.Run.Log.Dir, RolloutsName))
+	f, err := os.Open(filepath.Join(cfg.Run.Log.Dir, rollout.FileName))
 	require.NoError(t, err)
 	defer f.Close() //nolint:errcheck // it is only read
 	for s := bufio.NewScanner(f); s.Scan(); {
-		var a rollout
+		var a rollout.Answer
 		require.NoError(t, json.Unmarshal(s.Bytes(), &a))
 		drawn = append(drawn, a)
 	}
@@ -110,7 +111,7 @@ schedule: {warmup_steps: 0}
 }
 
 // meanReward is that of a step's answers.
-func meanReward(drawn []rollout, step int64) (mean float64) {
+func meanReward(drawn []rollout.Answer, step int64) (mean float64) {
 	n := 0.0
 	for _, a := range drawn {
 		if a.Step == step {
@@ -264,11 +265,11 @@ func TestReplay(t *testing.T) {
 		require.True(t, x.Redone.Same, "step %d: %+v", step, x.Redone)
 		require.Contains(t, []string{"same", ""}, x.Redone.Weights)
 	}
-	path := filepath.Join(log, RolloutsName)
+	path := filepath.Join(log, rollout.FileName)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	lines := strings.SplitAfter(string(text), "\n")
-	var a rollout
+	var a rollout.Answer
 	require.NoError(t, json.Unmarshal([]byte(lines[4]), &a))
 	wrong := 0.875
 	a.Reward = &wrong

@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/actors/run/mirror"
 	"github.com/lfactor/lfactor/actors/run/record"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
@@ -85,7 +86,7 @@ type Run struct {
 // after the step under way, with ErrStopped, as a Fleet does that has no room for a process any more.
 func Train(ctx context.Context, cfg *configs.Config, o Options) (err error) {
 	r := newRun(cfg, o)
-	if os.Getenv(envSampler) != "" {
+	if rollout.Serves() {
 		return r.serves()
 	}
 	if err := errors.Join(r.comeBack(), r.succeeds()); err != nil {
@@ -166,15 +167,13 @@ func (r *Run) newMirror() (*mirror.Mirror, error) {
 	}
 	o := mirror.Options{Hosts: hosts, Dir: c.Checkpoint.Dir, Log: log, Records: []string{LedgerName},
 		Keep: c.Checkpoint.Keep, Say: func(text string) { r.report.say("%s", text) }, Progress: r.io.Progress,
-		Warnings: r.io.Warnings, Entered: func(step int64, most time.Duration) {
-			r.data.entered(step, most)
-		}}
+		Warnings: r.io.Warnings, Entered: func(step int64, most time.Duration) { r.data.entered(step, most) }}
 	if c.Log.JSONL != "" {
 		o.Records = append(o.Records, c.Log.JSONL)
 	}
 	o.Records = append(o.Records, record.ChainName)
 	if l := fit.Loss(r.cfg); l != nil && l.Policy != nil {
-		o.Records = append(o.Records, RolloutsName)
+		o.Records = append(o.Records, rollout.FileName)
 	}
 	return mirror.New(o)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/fit"
@@ -78,8 +79,8 @@ func (r *Run) sections(step int64, state []float64) map[string]any {
 		}
 	}
 	if x := r.data.rollouts; x != nil {
-		if all := x.inFlight(step); len(all) > 0 {
-			sections[rolloutsSection] = all
+		if all := x.InFlight(step); len(all) > 0 {
+			sections[rollout.Section] = all
 		}
 	}
 	return sections

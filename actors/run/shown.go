@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/setup"
@@ -111,28 +112,20 @@ func (d *data) openShown() error {
 
 // draw draws the answers with the weights that the ranks have.
 func (x *evalPrompts) draw(r *Run) error {
-	w := &weights{}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.answers != nil { // every replica reads the batch
 		return nil
 	}
-	for _, rank := range x.ranks {
-		for _, p := range rank.Parts() {
-			if one, ok := pieceOf(p); ok {
-				w.Pieces = append(w.Pieces, one)
-			}
-		}
-	}
 	cfg := *r.cfg // an engine for these prompts, whatever answers the run itself draws
 	cfg.Run.Rollout.Ahead, cfg.Run.Rollout.Pages, cfg.Run.Rollout.Environment = 0, 0, nil
 	cfg.Run.Train.GlobalBatch = min(8, len(x.ids))
-	d, err := newDrawer(&cfg, x.stops)
+	d, err := rollout.NewDrawer(&cfg, x.stops)
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	if err := d.load(w); err != nil {
+	defer d.Close()
+	if err := d.Load(rollout.Take(x.ranks)); err != nil {
 		return err
 	}
 	got, bad := make([][]int32, len(x.ids)), false
@@ -145,10 +138,10 @@ func (x *evalPrompts) draw(r *Run) error {
 			return true
 		}
 		q.Done = func(why sample.End) { bad = bad || why == sample.EndNumber }
-		err = errors.Join(err, d.engine.Submit(q))
+		err = errors.Join(err, d.Engine.Submit(q))
 	}
-	for err == nil && d.engine.Busy() {
-		err = d.engine.Step()
+	for err == nil && d.Engine.Busy() {
+		err = d.Engine.Step()
 	}
 	for i := range got {
 		x.answers = append(x.answers, Shown{x.prompts[i], r.tok.Decode(got[i], true)})

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/configs"
 )
 
@@ -67,7 +67,7 @@ func wantsRed(how string) {
 }
 
 // talkRun trains on what a model and an environment say by turns.
-func talkRun(t *testing.T, dir, how string, more ...string) ([]float64, []rollout) {
+func talkRun(t *testing.T, dir, how string, more ...string) ([]float64, []rollout.Answer) {
 	command := fmt.Sprintf(`rollout.environment=["env","%s=%s","%s"]`, talkEnv, how, os.Args[0])
 	return policyRun(t, dir, append([]string{command, "reward.kind=environment", "rollout.turns=3",
 		"rollout.max_tokens=10", "data.seq_len=16", "rollout.processes=2", "schedule.decay_steps=10"},
@@ -96,7 +96,7 @@ func TestTalkRun(t *testing.T) {
 			}
 		}
 		require.Equal(t, sum, *a.Reward)
-		told := a.told()
+		told := a.Told()
 		for i, p := range a.LogProbs {
 			require.Equal(t, told == nil || !told[i], p != 0)
 		}
@@ -106,7 +106,7 @@ func TestTalkRun(t *testing.T) {
 	require.Equal(t, losses, again)
 	require.Equal(t, drawn, same)
 	_, ahead := talkRun(t, dir, "well", "rollout.staleness=1", "rollout.span=4", "train.steps=5")
-	require.True(t, slices.ContainsFunc(ahead, func(a rollout) bool {
+	require.True(t, slices.ContainsFunc(ahead, func(a rollout.Answer) bool {
 		return len(a.Versions) > 1 &&
 			len(a.Heard) > 1
 	}))
@@ -131,18 +131,6 @@ func TestTalkQuiet(t *testing.T) {
 		}
 		require.Positive(t, whole)
 	}
-}
-
-// TestInFlightHeard: what a checkpoint keeps of an answer has the turns that were heard until then, and the
-// environment's fault alone: what judges is asked again.
-func TestInFlightHeard(t *testing.T) {
-	a := &rollout{Answer: []int32{5, 1, 6}, LogProbs: make([]float32, 3), HeardFault: "gone", Fault: "busy",
-		Versions: [][2]int64{{0, 1}, {2, 2}}, Heard: []heard{{At: 2}, {At: 2}, {At: 3}}}
-	require.Equal(t, "gone", a.until(2).HeardFault)
-	require.Empty(t, a.until(2).Fault)
-	b := a.until(1)
-	require.Equal(t, a.Heard[:2], b.Heard)
-	require.Empty(t, b.HeardFault)
 }
 
 // TestTalkReplay: a step is drawn again with the turns of the log, whether or not the environment is there.
@@ -176,7 +164,7 @@ func TestTalkFaults(t *testing.T) {
 	}
 	require.Positive(t, aside)
 	require.Less(t, aside, len(drawn))
-	judged, err := Judge(log, 1, -1)
+	judged, err := rollout.Judge(log, 1, -1)
 	require.NoError(t, err)
 	for _, j := range judged {
 		require.False(t, j.Wrong, j)
@@ -217,19 +205,6 @@ func TestRolloutsAhead(t *testing.T) {
 	require.ErrorContains(t, err, "rollout.ahead: the model has no layer for further tokens")
 }
 
-// TestTalkTake: a step hears all that environments have said by then.
-func TestTalkTake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := &conversation{heard: make(chan func() error), waits: 3}
-		for range 3 {
-			go func() { x.heard <- func() error { x.waits--; return nil } }()
-		}
-		synctest.Wait()
-		require.NoError(t, x.take(false))
-		require.Zero(t, x.waits)
-	})
-}
-
 // TestTalkTry: an environment that is not there, ends, or says what is no answer is a fault of the run file
 // before anything is drawn; one that says itself that it has an error is none.
 func TestTalkTry(t *testing.T) {
@@ -254,7 +229,7 @@ func TestTalkTry(t *testing.T) {
 		require.ErrorContains(t, err, "rollout.environment: ", environment)
 		require.ErrorContains(t, err, want)
 		require.ErrorAs(t, err, new(*configs.Error)) // exit code 2
-		require.NoFileExists(t, filepath.Join(log, RolloutsName))
+		require.NoFileExists(t, filepath.Join(log, rollout.FileName))
 	}
 	require.ErrorContains(t, asked(fmt.Sprintf(`["env","%s=sorry","%s"]`, talkEnv, os.Args[0])),
 		"the environment answered none of the 16 answers of step 1; the first", "it was tried, and asked")

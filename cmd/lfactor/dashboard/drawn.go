@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 )
 
 const (
@@ -41,7 +41,7 @@ func drawnOf(f *folder, r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := []drawnAnswer{}
-	log, err := os.Open(filepath.Join(f.dir, run.RolloutsName))
+	log, err := os.Open(filepath.Join(f.dir, rollout.FileName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	} else if err != nil {

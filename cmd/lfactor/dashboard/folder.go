@@ -11,6 +11,7 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/actors/run/record"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/actors/run/tables"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/topology/machine"
@@ -208,7 +209,7 @@ func (f *folder) summary(id int) summary {
 			s.Loss = float64(l)
 		}
 	}
-	s.Draws = !s.Sim && machine.Exists(filepath.Join(f.dir, run.RolloutsName))
+	s.Draws = !s.Sim && machine.Exists(filepath.Join(f.dir, rollout.FileName))
 	if i, err := os.Stat(f.metrics.path); err == nil {
 		s.Updated = float64(i.ModTime().UnixMilli()) / 1e3
 	}

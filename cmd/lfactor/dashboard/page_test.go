@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 )
 
 // TestPageMethods: no class of the page sets a member of the name of one of its methods, which would then be gone: curves
@@ -69,7 +70,7 @@ func TestDrawnAnswers(t *testing.T) {
 			strings.Repeat("é", 5000), []string{"null", "0.5"}[step%2])
 	}
 	text.WriteString(`{"step": 6, "as`)
-	require.NoError(t, os.WriteFile(filepath.Join(f.dir, run.RolloutsName), []byte(text.String()), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(f.dir, rollout.FileName), []byte(text.String()), 0o600))
 	all := ask("")
 	require.Len(t, all, 5)
 	require.EqualValues(t, 5, all[0].Step)

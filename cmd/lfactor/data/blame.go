@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
@@ -22,7 +23,7 @@ type Blame struct {
 	Origins []dataset.Origin `json:"origins,omitempty"` // where they come from, found by reading the step again
 	Missing string           `json:"missing,omitempty"` // why there are no origins
 	// Rewards are those of the answers that the step drew, judged again, with --rewards.
-	Rewards []run.Judgement `json:"rewards,omitempty"`
+	Rewards []rollout.Judgement `json:"rewards,omitempty"`
 }
 
 func dataBlame() *cobra.Command {
@@ -50,7 +51,7 @@ func dataBlame() *cobra.Command {
 		if !*rewards {
 			return cli.Emit(c, b, b.write)
 		}
-		if b.Rewards, err = run.Judge(dir, b.Step, *sample); err != nil {
+		if b.Rewards, err = rollout.Judge(dir, b.Step, *sample); err != nil {
 			return err
 		}
 		wrong := 0

@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -224,7 +225,7 @@ func (s *session) rlCluster() error {
 	}
 	var logs [2][]byte
 	for i, name := range []string{"quiet", "cluster"} {
-		if logs[i], err = os.ReadFile(s.in(name, "run", run.RolloutsName)); err != nil {
+		if logs[i], err = os.ReadFile(s.in(name, "run", rollout.FileName)); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/actors/run/record"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/stages/trained"
@@ -61,7 +62,7 @@ func (s *session) rl() error {
 	if err != nil {
 		return err
 	}
-	rewards, err := rlRewards(s.in("run", run.RolloutsName))
+	rewards, err := rlRewards(s.in("run", rollout.FileName))
 	if err != nil {
 		return err
 	}

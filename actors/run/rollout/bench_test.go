@@ -1,7 +1,6 @@
-package run
+package rollout
 
 import (
-	"bytes"
 	"context"
 	"encoding/gob"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/lfactor/lfactor/actors/reward"
 	"github.com/lfactor/lfactor/configs"
@@ -23,16 +21,13 @@ import (
 )
 
 // benchOf is a bench whose judges are goroutines: each has a pipe for what it is asked, and one for what it says.
-func benchOf(t *testing.T, n int, serve func(place int, in *gob.Decoder, out *gob.Encoder)) (r *rollouts,
+func benchOf(t *testing.T, n int, serve func(place int, in *gob.Decoder, out *gob.Encoder)) (r *Source,
 	alive *atomic.Int64) {
 	t.Helper()
 	c := &configs.Config{}
 	c.Run.Reward = configs.Reward{Kind: "model", Judges: n}
 	c.Run.Rollout = configs.Rollout{Group: n, Silence: 60}
-	run := &Run{cfg: c}
-	run.io.Progress = &bytes.Buffer{}
-	run.report = &reporter{r: run, log: zap.NewNop()}
-	r = &rollouts{d: &data{r: run}, loss: &objective.Loss{Policy: &objective.Policy{}}, staff: &staff{}}
+	r = &Source{Of: Of{Cfg: c, Say: func(string, ...any) {}}, loss: &objective.Loss{Policy: &objective.Policy{}}, staff: &staff{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	t.Cleanup(r.cancel)
 	r.bench = newBench(r, n)
@@ -76,9 +71,9 @@ func TestBenchKilled(t *testing.T) {
 			}
 		}
 	})
-	var all []*rollout
+	var all []*Answer
 	for i := range n {
-		all = append(all, &rollout{Index: i, Prompt: []int32{int32(i)}})
+		all = append(all, &Answer{Index: i, Prompt: []int32{int32(i)}})
 	}
 	require.NoError(t, r.rewarded(all))
 	for i, a := range all {
@@ -94,8 +89,8 @@ func TestBenchKilled(t *testing.T) {
 // TestBenchVain: a place in which judges only end is an error of the run, and none of its answers.
 func TestBenchVain(t *testing.T) {
 	r, alive := benchOf(t, 1, func(int, *gob.Decoder, *gob.Encoder) {})
-	a := &rollout{Prompt: []int32{1}}
-	err := r.rewarded([]*rollout{a})
+	a := &Answer{Prompt: []int32{1}}
+	err := r.rewarded([]*Answer{a})
 	require.ErrorContains(t, err, "judging answers: judge judge was killed")
 	require.Empty(t, a.Fault)
 	require.Zero(t, alive.Load())
@@ -103,9 +98,9 @@ func TestBenchVain(t *testing.T) {
 	require.Error(t, err)
 	r.bench.begins = func(int, ...string) (*life, error) { return nil, errors.New("no host") }
 	r.bench.over, r.bench.fail = context.WithCancelCause(r.ctx)
-	require.ErrorContains(t, r.rewarded([]*rollout{a}), "judging answers: a judge: no host")
+	require.ErrorContains(t, r.rewarded([]*Answer{a}), "judging answers: a judge: no host")
 	r.cancel()
-	require.ErrorIs(t, r.rewarded([]*rollout{a}), errLeft)
+	require.ErrorIs(t, r.rewarded([]*Answer{a}), ErrLeft)
 	var sum time.Duration
 	for k := range samplerTries {
 		sum += judgePause(k)
@@ -121,7 +116,7 @@ func TestJudgesDismissed(t *testing.T) {
 		for out.Encode(verdict{Score: 1}) == nil {
 		}
 	})
-	require.NoError(t, r.rewarded([]*rollout{{Prompt: []int32{1}}}))
+	require.NoError(t, r.rewarded([]*Answer{{Prompt: []int32{1}}}))
 	r.cancel()
 	r.bench.close()
 	require.Zero(t, alive.Load())
@@ -131,8 +126,8 @@ func TestJudgesDismissed(t *testing.T) {
 func TestOurs(t *testing.T) {
 	const child = "LFACTOR_TEST_OURS"
 	if os.Getenv(child) != "" {
-		ours()
-		require.False(t, Leads())
+		ours("LFACTOR_PROC")
+		require.True(t, Serves())
 		c := exec.Command("sh", "-c", "if (: >&3) 2>/dev/null; then echo open; fi;"+
 			` env | grep -E "^LFACTOR_(SAMPLER|JUDGE|PROC)="; echo .`)
 		c.Stdout = os.Stdout
@@ -143,7 +138,7 @@ func TestOurs(t *testing.T) {
 	require.NoError(t, err)
 	defer read.Close() //nolint:errcheck // nothing is read
 	c := exec.Command(os.Args[0], "-test.run=^TestOurs$")
-	c.Env = append(os.Environ(), child+"=1", envSampler+"=1", envJudge+"=1", envProc+"=2")
+	c.Env = append(os.Environ(), child+"=1", envSampler+"=1", envJudge+"=1", "LFACTOR_PROC=2")
 	c.ExtraFiles = []*os.File{write}
 	out, err := c.Output()
 	require.NoError(t, errors.Join(err, write.Close()))
@@ -160,9 +155,9 @@ func TestUnlike(t *testing.T) {
 
 // TestAbsent: an environment that answers nobody is seen beside answers that asked none.
 func TestAbsent(t *testing.T) {
-	long, failed := &rollout{}, &rollout{HeardFault: "no session begins"}
-	heard := &rollout{Heard: make([]heard, 1)}
-	require.Equal(t, failed, absent([]*rollout{long, failed}))
-	require.Nil(t, absent([]*rollout{failed, heard}))
-	require.Nil(t, absent([]*rollout{long}))
+	long, failed := &Answer{}, &Answer{HeardFault: "no session begins"}
+	heard := &Answer{Heard: make([]Heard, 1)}
+	require.Equal(t, failed, absent([]*Answer{long, failed}))
+	require.Nil(t, absent([]*Answer{failed, heard}))
+	require.Nil(t, absent([]*Answer{long}))
 }

@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"github.com/lfactor/lfactor/dataset"
@@ -7,8 +7,8 @@ import (
 )
 
 // lay puts replica dp's answers of a round into its microbatches of a step, one behind the other.
-func (r *rollouts) lay(step int64, dp int, x *round) ([]family.Microbatch, error) {
-	c := &r.d.r.cfg.Run
+func (r *Source) lay(step int64, dp int, x *round) ([]family.Microbatch, error) {
+	c := &r.Cfg.Run
 	answers, tokens := 0.0, 0.0
 	for _, a := range x.answers {
 		if r.learns(a) {
@@ -28,8 +28,8 @@ func (r *rollouts) lay(step int64, dp int, x *round) ([]family.Microbatch, error
 }
 
 // microbatch lays answers out with their prompts.
-func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float64) (family.Microbatch, error) {
-	c := &r.d.r.cfg.Run
+func (r *Source) microbatch(step int64, part []*Answer, answers, tokens float64) (family.Microbatch, error) {
+	c := &r.Cfg.Run
 	n := c.Train.MicroBatch * c.Data.SeqLen
 	mb := family.Microbatch{IDs: make([]int32, n), Targets: make([]int32, n), Positions: make([]int32, n),
 		Weights: make([]float32, n)}
@@ -40,7 +40,7 @@ func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float
 		mb.Cu = append(mb.Cu, int32(at))
 		text := append(append([]int32{}, a.Prompt...), a.Answer...)
 		sequences = append(sequences, text)
-		told, fresh := a.told(), a.fresh(step)
+		told, fresh := a.Told(), a.fresh(step)
 		for i, id := range text {
 			row := at + i
 			mb.IDs[row], mb.Positions[row], mb.Targets[row], out.Seq[row] = id, int32(i), dataset.IgnoreLabel, int32(k)
@@ -70,7 +70,7 @@ func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float
 		}
 		mb.Cu = append(mb.Cu, int32(n))
 	}
-	if r.d.r.draws() {
+	if r.Draws() {
 		mb.Keys = make([]int64, n)
 		for row, s := range out.Seq {
 			if s >= 0 {

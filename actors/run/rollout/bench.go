@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/reward"
+	"github.com/lfactor/lfactor/configs"
 )
 
 // question is an answer that a judge is to score, as tokens with its prompt.
@@ -26,7 +27,7 @@ type verdict struct {
 // same bits. Where that is so often in vain that machines are at fault, all judging ends with an error of the
 // run: no answer loses its reward for it.
 type bench struct {
-	r      *rollouts
+	r      *Source
 	places chan *judge
 	begins func(place int, env ...string) (*life, error)
 	pause  func(vain int) time.Duration // before another process takes a place
@@ -45,11 +46,11 @@ type judge struct {
 }
 
 // newBench has n places, behind those of the samplers. Processes begin with the first answers.
-func newBench(r *rollouts, n int) *bench {
+func newBench(r *Source, n int) *bench {
 	b := &bench{r: r, places: make(chan *judge, n), begins: r.staff.begin, pause: judgePause}
 	b.over, b.fail = context.WithCancelCause(r.ctx)
 	for k := range n {
-		b.places <- &judge{place: 1 + r.d.r.cfg.Run.Rollout.Samplers + k}
+		b.places <- &judge{place: 1 + r.Cfg.Run.Rollout.Samplers + k}
 	}
 	return b
 }
@@ -65,7 +66,7 @@ func (b *bench) failed() error {
 	}
 	why := context.Cause(b.over)
 	if errors.Is(why, context.Canceled) {
-		return errLeft
+		return ErrLeft
 	}
 	return fmt.Errorf("judging answers: %w", why)
 }
@@ -129,7 +130,7 @@ func (b *bench) judge(ctx context.Context, a *reward.Answer) (float64, error) {
 			b.fail(err)
 			return 0, err
 		}
-		b.r.d.r.report.say("! %v; another takes its place, and what it judged is judged again", err)
+		b.r.Say("! %v; another takes its place, and what it judged is judged again", err)
 		select {
 		case <-time.After(b.pause(j.vain)):
 		case <-b.over.Done():
@@ -192,7 +193,7 @@ func (b *bench) begin(j *judge) error {
 	if err != nil {
 		return err
 	}
-	b.r.d.r.report.say("judge process: %s", l.name)
+	b.r.Say("judge process: %s", l.name)
 	j.life, j.heard, j.said = l, false, make(chan verdict, 1)
 	e := gob.NewEncoder(l.in)
 	j.ask = e.Encode
@@ -215,7 +216,7 @@ func (b *bench) begin(j *judge) error {
 }
 
 // judgeProcess judges for a run in another process, until that is gone.
-func (r *Run) judgeProcess(w *wire) error {
+func judgeProcess(c *configs.Config, w *wire) error {
 	over := make(chan struct{})
 	defer close(over)
 	go func() {
@@ -230,19 +231,19 @@ func (r *Run) judgeProcess(w *wire) error {
 			}
 		}
 	}()
-	if err := r.readTokenizer(); err != nil {
+	tok, _, err := tokenizer(c)
+	if err != nil {
 		return err
 	}
-	j := &judgeModel{dir: r.cfg.Run.Reward.Model}
+	j := &judgeModel{dir: c.Run.Reward.Model}
 	for {
 		var q question
 		if err := w.told.Decode(&q); err != nil {
 			return nil // the run is gone, or ends
 		}
 		v := verdict{}
-		var err error
 		if v.Score, err = j.judge(context.Background(), &reward.Answer{Tokens: q.Tokens,
-			Tokenizer: r.tok}); err != nil {
+			Tokenizer: tok}); err != nil {
 			v.Err = err.Error()
 		}
 		w.say(v)

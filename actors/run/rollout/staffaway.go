@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"bufio"
@@ -22,6 +22,21 @@ const (
 	comesWithin = 90 * time.Second // from the start of a process to its edge
 	goesWithin  = 10 * time.Second // from the order to end it to the word that it has
 )
+
+// Fleet is where the processes of a run live, on other hosts.
+type Fleet interface {
+	// Transport is what the process of a place reaches the others by.
+	Transport(place int) (links.Transport, error)
+	// Begin begins the process of a place, with more environment.
+	Begin(place int, env []string) (Process, error)
+}
+
+// Process is one that a Fleet has begun.
+type Process interface {
+	Name() string // for people
+	Wait() error  // waits until it has ended, and says how
+	Kill()
+}
 
 // away are processes of a fleet.
 type away struct {
@@ -116,8 +131,7 @@ func (s *staff) there(place int, env []string) (*life, error) {
 	a := s.away
 	number, comes := a.expect()
 	defer a.forget(number)
-	x, err := a.fleet.Start(place, append([]string{fmt.Sprintf("%s=%d", envProc, place),
-		fmt.Sprintf("%s=%d", envSampler, number)}, env...))
+	x, err := a.fleet.Begin(place, append([]string{fmt.Sprintf("%s=%d", envSampler, number)}, env...))
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +169,7 @@ func (s *staff) there(place int, env []string) (*life, error) {
 	case <-late.C:
 		err = fmt.Errorf("%s says nothing for %v", x.Name(), comesWithin)
 	case <-s.over.Done():
-		err = errLeft
+		err = ErrLeft
 	}
 	x.Kill()
 	return nil, err

@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"context"
@@ -17,24 +17,24 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// heard is a turn of an environment, and its tokens [At, At+N) of the answer, which the model did not draw:
+// Heard is a turn of an environment, and its tokens [At, At+N) of the answer, which the model did not draw:
 // of the first, at the reset, and of the last there are none.
-type heard struct {
+type Heard struct {
 	world.Turn
 	At int `json:"at"`
 	N  int `json:"n,omitempty"`
 }
 
 // earned is what an environment gave for all turns.
-func earned(all []heard) (sum float64) {
+func earned(all []Heard) (sum float64) {
 	for _, h := range all {
 		sum += h.Reward
 	}
 	return sum
 }
 
-// told tells which tokens of an answer an environment said; nil where it said none.
-func (a *rollout) told() []bool {
+// Told tells which tokens of an answer an environment said; nil where it said none.
+func (a *Answer) Told() []bool {
 	var out []bool
 	for _, h := range a.Heard {
 		for i := h.At; i < h.At+h.N; i++ {
@@ -48,7 +48,7 @@ func (a *rollout) told() []bool {
 }
 
 // own is the number of tokens of an answer that the model drew.
-func (a *rollout) own() int {
+func (a *Answer) own() int {
 	n := len(a.Answer)
 	for _, h := range a.Heard {
 		n -= h.N
@@ -57,8 +57,8 @@ func (a *rollout) own() int {
 }
 
 // drawnOf are the numbers of tokens that the model drew, of those of all.
-func (a *rollout) drawnOf(v []float32) []float32 {
-	told := a.told()
+func (a *Answer) drawnOf(v []float32) []float32 {
+	told := a.Told()
 	if told == nil || v == nil {
 		return v
 	}
@@ -72,8 +72,8 @@ func (a *rollout) drawnOf(v []float32) []float32 {
 }
 
 // spread is the inverse, with zeros for tokens that the environment said.
-func (a *rollout) spread(v []float32) []float32 {
-	told := a.told()
+func (a *Answer) spread(v []float32) []float32 {
+	told := a.Told()
 	if told == nil {
 		return v
 	}
@@ -149,12 +149,12 @@ func converses(c *configs.Config, stops []int32) (*conversation, error) {
 // tryEnvironment asks the environment, before the first answer is drawn, for an episode of the first prompt in which
 // the model says nothing: one that does not start, dies, hangs or says what is no answer is a fault of the run file.
 // What it says itself to be an error is none. Samplers of a cluster ask it from other hosts.
-func (r *rollouts) tryEnvironment(n int64) error {
-	c := r.d.r.cfg
+func (r *Source) tryEnvironment(n int64) error {
+	c := r.Cfg
 	r.table.Lock()
 	there := r.log != nil
 	r.table.Unlock()
-	if there || len(c.Run.Rollout.Environment) == 0 || r.d.r.io.Fleet != nil && c.Run.Rollout.Samplers > 0 {
+	if there || len(c.Run.Rollout.Environment) == 0 || r.Fleet != nil && c.Run.Rollout.Samplers > 0 {
 		return nil
 	}
 	batches, err := r.prompts(n, n)
@@ -173,7 +173,7 @@ func (r *rollouts) tryEnvironment(n int64) error {
 	_, err = x.next(e, &draft{})
 	switch {
 	case r.left.Err() != nil:
-		return errLeft
+		return ErrLeft
 	case err == nil || errors.As(err, new(*world.Refusal)):
 		return nil
 	}
@@ -227,7 +227,7 @@ func (x *conversation) behind(rest, end string, ended int32) string {
 func (x *conversation) spelled(id int32) string { return x.tok.Decode([]int32{id}, false) }
 
 // episode is what was said so far, of a draft with what was drawn of it now.
-func (x *conversation) episode(a *draft, got *draft) (*world.Dialogue, []heard) {
+func (x *conversation) episode(a *draft, got *draft) (*world.Dialogue, []Heard) {
 	answer := append(a.Answer[:len(a.Answer):len(a.Answer)], got.Answer...)
 	all := append(a.Heard[:len(a.Heard):len(a.Heard)], got.Heard...)
 	e := &world.Dialogue{Seed: a.Seed, Record: a.Record}
@@ -295,11 +295,11 @@ func (x *conversation) next(e *world.Dialogue, a *draft) (out []world.Turn, err 
 }
 
 // hear adds turns to an answer.
-func (x *conversation) hear(a, got *draft, before []heard, turns []world.Turn, err error,
+func (x *conversation) hear(a, got *draft, before []Heard, turns []world.Turn, err error,
 	on func(over bool) error) error {
 	at := len(a.Answer) + len(got.Answer)
 	for _, t := range turns {
-		got.Heard = append(got.Heard, heard{Turn: t, At: at})
+		got.Heard = append(got.Heard, Heard{Turn: t, At: at})
 	}
 	got.End = sample.EndStop
 	if err != nil {

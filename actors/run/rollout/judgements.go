@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"path/filepath"
@@ -37,24 +37,19 @@ func Judge(dir string, step, sample int64) ([]Judgement, error) {
 	if l == nil || l.Policy == nil || l.Policy.Unjudged {
 		return nil, exit.Usagef("%s judges no answers that it draws", dir)
 	}
-	r := newRun(cfg, Options{})
-	defer r.start.close()
-	d := newData(r)
-	r.data = d
-	defer d.leave()
-	x, err := d.newRollouts(l)
+	x, err := New(Of{Cfg: cfg}, l)
 	if err != nil {
 		return nil, err
 	}
 	defer x.cancel()
-	logged, err := loggedAnswers(filepath.Join(dir, RolloutsName), x.plan.First(x.plan.Round(step)))
+	logged, err := Logged(filepath.Join(dir, FileName), x.Plan.First(x.Plan.Round(step)))
 	if err != nil {
 		return nil, err
 	}
 	logged = logged[max(0, len(logged)-cfg.Run.Train.GlobalBatch):]
-	follows := map[*rollout]float64{}
+	follows := map[*Answer]float64{}
 	if l.Policy.Advantages != nil {
-		copies := make([]*rollout, len(logged))
+		copies := make([]*Answer, len(logged))
 		for i, a := range logged {
 			b := *a
 			copies[i] = &b
@@ -65,7 +60,7 @@ func Judge(dir string, step, sample int64) ([]Judgement, error) {
 		}
 	}
 	var out []Judgement
-	var asked []*rollout
+	var asked []*Answer
 	for _, a := range logged {
 		if sample < 0 || a.Sample == sample {
 			asked = append(asked, a)

@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 // judge gives answers their rewards, and groups their advantages. An answer without a reward is not learnt
 // from, and counts in no mean; it is set aside like a bad sample.
 // A step in which all rewards failed teaches nothing, and is an error.
-func (r *rollouts) judge(all []*rollout) error {
+func (r *Source) judge(all []*Answer) error {
 	if err := r.judgeSome(all, all); err != nil || r.loss.Policy.Unjudged {
 		return err
 	}
@@ -24,16 +24,16 @@ func (r *rollouts) judge(all []*rollout) error {
 		return fmt.Errorf("the environment answered none of the %d answers of step %d; the first: %s: mend "+
 			"rollout.environment, and start the run again", len(all), a.Step, a.HeardFault)
 	}
-	if slices.ContainsFunc(all, func(a *rollout) bool { return a.Reward != nil }) {
+	if slices.ContainsFunc(all, func(a *Answer) bool { return a.Reward != nil }) {
 		return nil
 	}
 	return fmt.Errorf("none of the %d answers of step %d has a reward; of the first: %s: mend what judges them "+
-		"(reward.kind: %s), and start the run again", len(all), all[0].Step, all[0].Fault, r.d.r.cfg.Run.Reward.Kind)
+		"(reward.kind: %s), and start the run again", len(all), all[0].Step, all[0].Fault, r.Cfg.Run.Reward.Kind)
 }
 
 // absent is the first answer that an environment has failed, where it has said nothing to any: those that ended
 // by their length have asked none, and have rewards. Else it is nil.
-func absent(all []*rollout) (first *rollout) {
+func absent(all []*Answer) (first *Answer) {
 	for _, a := range all {
 		switch {
 		case len(a.Heard) > 0:
@@ -46,8 +46,8 @@ func absent(all []*rollout) (first *rollout) {
 }
 
 // judgeSome gives some of a round's answers their rewards, and all their advantages.
-func (r *rollouts) judgeSome(some, all []*rollout) error {
-	tok := r.d.r.tok
+func (r *Source) judgeSome(some, all []*Answer) error {
+	tok := r.Tok
 	for _, a := range some {
 		ids := a.Answer
 		if a.End == sample.EndStop {
@@ -66,13 +66,13 @@ func (r *rollouts) judgeSome(some, all []*rollout) error {
 }
 
 // compare makes advantages of the rewards of groups.
-func (r *rollouts) compare(all []*rollout) {
-	c := &r.d.r.cfg.Run
+func (r *Source) compare(all []*Answer) {
+	c := &r.Cfg.Run
 	var groups [][]float64
-	var of [][]*rollout
+	var of [][]*Answer
 	for i := 0; i < len(all); i += c.Rollout.Group {
 		var values []float64
-		var answers []*rollout
+		var answers []*Answer
 		for _, a := range all[i : i+c.Rollout.Group] {
 			if a.Reward != nil {
 				values, answers = append(values, *a.Reward), append(answers, a)
@@ -88,13 +88,13 @@ func (r *rollouts) compare(all []*rollout) {
 }
 
 // rewarded asks for the rewards of answers. One that has none is set aside.
-func (r *rollouts) rewarded(all []*rollout) error {
+func (r *Source) rewarded(all []*Answer) error {
 	var results []reward.Result
 	if !r.loss.Policy.Unjudged {
 		results = r.results(all)
 	}
 	if r.ctx.Err() != nil {
-		return errLeft
+		return ErrLeft
 	}
 	if err := r.bench.failed(); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (r *rollouts) rewarded(all []*rollout) error {
 		if a.Fault == "" {
 			continue
 		}
-		if err := r.d.setAside(a); err != nil {
+		if err := r.setAside(a); err != nil {
 			return err
 		}
 	}
@@ -122,18 +122,18 @@ func (r *rollouts) rewarded(all []*rollout) error {
 }
 
 // results are the rewards of answers. One whose environment has failed is not judged.
-func (r *rollouts) results(all []*rollout) []reward.Result {
-	whole := slices.DeleteFunc(slices.Clone(all), func(a *rollout) bool { return a.HeardFault != "" })
+func (r *Source) results(all []*Answer) []reward.Result {
+	whole := slices.DeleteFunc(slices.Clone(all), func(a *Answer) bool { return a.HeardFault != "" })
 	asked := make([]reward.Answer, len(whole))
 	for i, a := range whole {
 		asked[i] = reward.Answer{Prompt: a.Asked, Text: a.Text, Record: a.Record,
-			Tokens: append(a.Prompt[:len(a.Prompt):len(a.Prompt)], a.Answer...), Tokenizer: r.d.r.tok}
-		if len(r.d.r.cfg.Run.Rollout.Environment) > 0 { // one that was never asked gave nothing
+			Tokens: append(a.Prompt[:len(a.Prompt):len(a.Prompt)], a.Answer...), Tokenizer: r.Tok}
+		if len(r.Cfg.Run.Rollout.Environment) > 0 { // one that was never asked gave nothing
 			sum := earned(a.Heard)
 			asked[i].Earned = &sum
 		}
 	}
-	judged := reward.Each(r.ctx, r.reward, &r.d.r.cfg.Run.Reward, asked)
+	judged := reward.Each(r.ctx, r.reward, &r.Cfg.Run.Reward, asked)
 	out := make([]reward.Result, len(all))
 	for i, a := range all {
 		if a.HeardFault != "" {
@@ -146,14 +146,14 @@ func (r *rollouts) results(all []*rollout) []reward.Result {
 }
 
 // learns reports whether an answer is trained on.
-func (r *rollouts) learns(a *rollout) bool {
+func (r *Source) learns(a *Answer) bool {
 	return a.Reward != nil || r.loss.Policy.Unjudged && a.Fault == ""
 }
 
 // credit finds the advantages of tokens.
-func (r *rollouts) credit(all []*rollout) error {
+func (r *Source) credit(all []*Answer) error {
 	var sequences [][]int32
-	var of []*rollout
+	var of []*Answer
 	for _, a := range all {
 		if r.learns(a) {
 			of = append(of, a)
@@ -176,7 +176,7 @@ func (r *rollouts) credit(all []*rollout) error {
 			drawn[i].Reference = a.drawnOf(known[i][len(a.Prompt)-1:])
 		}
 	}
-	p := fit.LossParams(r.d.r.cfg)
+	p := fit.LossParams(r.Cfg)
 	advantages, returns := r.loss.Policy.Tokens(&p, drawn)
 	for i, a := range of {
 		a.Advantages = a.spread(narrow(advantages[i]))
@@ -199,10 +199,10 @@ func narrow(v []float64) []float32 {
 }
 
 // write appends a step's answers to the log, and says how they are.
-func (r *rollouts) write(step int64, all []*rollout) error {
+func (r *Source) write(step int64, all []*Answer) error {
 	var sum, tokens float64
 	signal, n, groups, suspected := 0, 0, 0, 0
-	group := r.d.r.cfg.Run.Rollout.Group
+	group := r.Cfg.Run.Rollout.Group
 	for i, a := range all {
 		line, err := json.Marshal(a)
 		if err != nil {
@@ -232,26 +232,19 @@ func (r *rollouts) write(step int64, all []*rollout) error {
 	if suspected > 0 {
 		age = fmt.Sprintf(", %d suspected of deceiving their judge", suspected)
 	}
-	if r.plan.Staleness > 0 {
+	if r.Plan.Staleness > 0 {
 		age += fmt.Sprintf(", drawn by the weights behind step %d", all[0].Version)
 	}
-	r.d.r.report.say("answers of step %d: reward %.3f, %.1f tokens, signal in %d of %d groups%s", step,
+	r.Say("answers of step %d: reward %.3f, %.1f tokens, signal in %d of %d groups%s", step,
 		sum/max(1, float64(n)), tokens/float64(len(all)), signal, groups, age)
 	return nil
 }
 
-// setAside enters an answer without a reward in the quarantine, which ends the run when it is full.
-func (d *data) setAside(a *rollout) error {
-	c := &d.r.cfg.Run
-	bad := dataset.Bad{Source: RolloutsName, Document: a.Step*int64(c.Rollout.Group) + int64(a.Index),
-		Place:  dataset.Place{File: RolloutsName, Offset: a.Step},
+// setAside enters an answer without a reward among the bad samples, which ends the run when they are too many.
+func (r *Source) setAside(a *Answer) error {
+	bad := dataset.Bad{Source: FileName, Document: a.Step*int64(r.Cfg.Run.Rollout.Group) + int64(a.Index),
+		Place:  dataset.Place{File: FileName, Offset: a.Step},
 		Reason: fmt.Sprintf("answer %d to sample %d in step %d has no reward: %s", a.Index, a.Sample, a.Step, a.Fault)}
 	bad.Document = bad.Document<<32 | a.Sample&0xffffffff
-	if err := d.bad.Add(bad); err != nil {
-		return err
-	}
-	if n := int64(len(d.bad.List())); n > int64(c.Data.Quarantine) {
-		return &dataset.BudgetError{Budget: dataset.Budget{Count: int64(c.Data.Quarantine)}, Bad: n, Read: n, Last: bad}
-	}
-	return nil
+	return r.SetAside(bad)
 }

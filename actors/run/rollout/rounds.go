@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 // round is the answers of a batch of prompts.
 type round struct {
 	number  int64
-	answers []*rollout // groups one behind the other
+	answers []*Answer // groups one behind the other
 }
 
 // roundsKept is how many rounds behind the newest are kept, for a run that goes back.
@@ -23,46 +23,46 @@ const roundsKept = 40
 
 // begin readies the desk: at its beginning, or where a checkpoint was made, with the answers that were drawn
 // before and not trained on.
-func (r *rollouts) begin() error {
-	c, first := &r.d.r.cfg.Run, r.d.r.start.first
+func (r *Source) begin() error {
+	c, first := &r.Cfg.Run, r.First
 	groups := c.Train.GlobalBatch / c.Rollout.Group
 	hold := groups
 	if n := c.Rollout.Samplers; n > 1 { // less than its share, so that those that are faster do more
 		hold = max(1, (groups+2*n-1)/(2*n))
 	}
-	last := r.plan.Round(int64(c.Train.Steps)) + 1
-	r.desk = rounds.NewDesk(r.plan, groups, hold, last)
-	if err := r.plan.Check(last); err != nil {
+	last := r.Plan.Round(int64(c.Train.Steps)) + 1
+	r.desk = rounds.NewDesk(r.Plan, groups, hold, last)
+	if err := r.Plan.Check(last); err != nil {
 		return err
 	}
-	r.judged = r.plan.Round(first)
+	r.judged = r.Plan.Round(first)
 	if first == 1 {
 		return nil
 	}
 	if err := r.resume(); err != nil {
 		return err
 	}
-	now := r.plan.Round(first)
-	published := r.plan.Round(first-1) + 1
+	now := r.Plan.Round(first)
+	published := r.Plan.Round(first-1) + 1
 	if now < published && r.round[now] == nil {
 		return fmt.Errorf("the checkpoint has no answers of the steps %d to %d, which step %d goes on with",
-			r.plan.First(now), r.plan.First(now+1)-1, first)
+			r.Plan.First(now), r.Plan.First(now+1)-1, first)
 	}
 	r.desk.Resume(now, published, func(k int64) bool { return r.round[k] != nil })
 	return nil
 }
 
-// batches gives replica dp its share of a step, for which the first who asks publishes its weights. The
+// Batches gives replica dp its share of a step, for which the first who asks publishes its weights. The
 // caller has read the step's prompts, and holds the lock of reading.
-func (r *rollouts) batches(step int64, dp int) ([]family.Microbatch, error) {
-	n := r.plan.Round(step)
+func (r *Source) Batches(step int64, dp int) ([]family.Microbatch, error) {
+	n := r.Plan.Round(step)
 	if err := r.tryEnvironment(n); err != nil {
 		return nil, err
 	}
 	if err := r.open(); err != nil {
 		return nil, err
 	}
-	if step == r.plan.First(n) {
+	if step == r.Plan.First(n) {
 		if err := r.publish(n); err != nil {
 			return nil, err
 		}
@@ -78,7 +78,7 @@ func (r *rollouts) batches(step int64, dp int) ([]family.Microbatch, error) {
 }
 
 // wait waits for something at the table.
-func (r *rollouts) wait(for_ func() (bool, *round)) (*round, error) {
+func (r *Source) wait(for_ func() (bool, *round)) (*round, error) {
 	for {
 		r.table.Lock()
 		there, x := for_()
@@ -93,20 +93,20 @@ func (r *rollouts) wait(for_ func() (bool, *round)) (*round, error) {
 		select {
 		case <-changed:
 		case <-r.left.Done():
-			return nil, errLeft
+			return nil, ErrLeft
 		}
 	}
 }
 
 // change wakes whoever waits. The caller holds the table.
-func (r *rollouts) change() {
+func (r *Source) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
 // publish gives the weights that the ranks have to the samplers, with the prompts of the rounds that they
 // begin. What was published before a run went back has been drawn, and is not drawn again.
-func (r *rollouts) publish(n int64) error {
+func (r *Source) publish(n int64) error {
 	r.table.Lock()
 	known := n < r.desk.Published()
 	r.table.Unlock()
@@ -143,20 +143,17 @@ func (r *rollouts) publish(n int64) error {
 
 // prompts are those of a round: the data of its first step. Data are read in order, from the round that is
 // trained on: rounds between may be a checkpoint's, or read before the run went back.
-func (r *rollouts) prompts(from, n int64) (out []dataset.Batch, err error) {
+func (r *Source) prompts(from, n int64) (out []dataset.Batch, err error) {
 	for ; from <= n && err == nil; from++ {
-		var m *made
-		if m, err = r.d.step(r.plan.First(from)); err == nil {
-			out = m.batches
-		}
+		out, err = r.Prompts(r.Plan.First(from))
 	}
 	return out, err
 }
 
 // ask makes a group of answers to be drawn of each prompt.
-func (r *rollouts) ask(p rounds.Part, prompts []dataset.Batch) (all []*rollout) {
-	c := &r.d.r.cfg.Run
-	step := r.plan.First(p.Round)
+func (r *Source) ask(p rounds.Part, prompts []dataset.Batch) (all []*Answer) {
+	c := &r.Cfg.Run
+	step := r.Plan.First(p.Round)
 	for i := range prompts {
 		b := &prompts[i]
 		for _, m := range b.Media {
@@ -168,7 +165,7 @@ func (r *rollouts) ask(p rounds.Part, prompts []dataset.Batch) (all []*rollout) 
 			}
 			id := b.Samples()[0]
 			for k := range c.Rollout.Group {
-				all = append(all, &rollout{Step: step, Sample: id, Index: k, Version: r.plan.Version(p.Publication),
+				all = append(all, &Answer{Step: step, Sample: id, Index: k, Version: r.Plan.Version(p.Publication),
 					Prompt: ids, Seed: dataset.Draw(uint64(c.Train.Seed), 1, id, step, 0), Record: record})
 			}
 		}
@@ -177,7 +174,7 @@ func (r *rollouts) ask(p rounds.Part, prompts []dataset.Batch) (all []*rollout) 
 }
 
 // obey has samplers do what the desk orders. The caller holds the table.
-func (r *rollouts) obey(orders []rounds.Order) {
+func (r *Source) obey(orders []rounds.Order) {
 	for _, o := range orders {
 		s := r.samplers[o.Sampler]
 		if o.Kind == rounds.Load {
@@ -194,14 +191,14 @@ func (r *rollouts) obey(orders []rounds.Order) {
 }
 
 // group are the answers of a task.
-func (r *rollouts) group(t rounds.Task) []*rollout {
-	n := r.d.r.cfg.Run.Rollout.Group
+func (r *Source) group(t rounds.Task) []*Answer {
+	n := r.Cfg.Run.Rollout.Group
 	return r.round[t.Round].answers[t.Group*n : (t.Group+1)*n]
 }
 
 // drafts are the answers of a task as they are so far, for a sampler. Those that have ended are not drawn on.
-func (r *rollouts) drafts(t rounds.Task) (out []draft) {
-	most := r.d.r.cfg.Run.Rollout.Max
+func (r *Source) drafts(t rounds.Task) (out []draft) {
+	most := r.Cfg.Run.Rollout.Max
 	if t.To > 0 {
 		most = min(most, int(t.To))
 	}
@@ -210,7 +207,7 @@ func (r *rollouts) drafts(t rounds.Task) (out []draft) {
 			continue
 		}
 		d := draft{Index: a.Index, Seed: a.Seed, Prompt: a.Prompt, Answer: a.Answer, Most: most}
-		if len(r.d.r.cfg.Run.Rollout.Environment) > 0 {
+		if len(r.Cfg.Run.Rollout.Environment) > 0 {
 			if d.Record, d.Heard = a.Record, a.Heard; a.script != nil {
 				d.Script, d.ScriptFault = a.script.Heard, a.script.HeardFault
 			}
@@ -221,7 +218,7 @@ func (r *rollouts) drafts(t rounds.Task) (out []draft) {
 }
 
 // drawn takes what a sampler has drawn of a task.
-func (r *rollouts) drawn(sampler int, t rounds.Task, got []draft) {
+func (r *Source) drawn(sampler int, t rounds.Task, got []draft) {
 	r.table.Lock()
 	defer r.table.Unlock()
 	if r.ctx.Err() != nil {
@@ -237,8 +234,8 @@ func (r *rollouts) drawn(sampler int, t rounds.Task, got []draft) {
 }
 
 // add puts what was drawn of a task behind what its answers had.
-func (r *rollouts) add(t rounds.Task, got []draft) {
-	group, version := r.group(t), r.plan.Version(t.Publication)
+func (r *Source) add(t rounds.Task, got []draft) {
+	group, version := r.group(t), r.Plan.Version(t.Publication)
 	for _, g := range got {
 		a := group[g.Index]
 		if len(a.Versions) == 0 && version != a.Version {
@@ -257,7 +254,7 @@ func (r *rollouts) add(t rounds.Task, got []draft) {
 }
 
 // complete has what is drawn judged. The caller holds the table.
-func (r *rollouts) complete() {
+func (r *Source) complete() {
 	if !r.judging && r.failed == nil && r.desk.Complete(r.judged) {
 		r.judging = true
 		go r.judgeAll()
@@ -265,7 +262,7 @@ func (r *rollouts) complete() {
 }
 
 // lost says that a sampler is no more: what it drew others draw. One without which nothing can be drawn ends the run.
-func (r *rollouts) lost(sampler int, err error) {
+func (r *Source) lost(sampler int, err error) {
 	r.table.Lock()
 	defer r.table.Unlock()
 	if r.ctx.Err() != nil {
@@ -282,7 +279,7 @@ func (r *rollouts) lost(sampler int, err error) {
 }
 
 // fail ends the drawing of answers. The caller holds the table.
-func (r *rollouts) fail(err error) {
+func (r *Source) fail(err error) {
 	if r.failed == nil {
 		r.failed = err
 		r.change()
@@ -290,7 +287,7 @@ func (r *rollouts) fail(err error) {
 }
 
 // judgeAll judges the rounds that are drawn, in order.
-func (r *rollouts) judgeAll() {
+func (r *Source) judgeAll() {
 	for {
 		r.table.Lock()
 		if r.failed != nil || !r.desk.Complete(r.judged) {
@@ -302,7 +299,7 @@ func (r *rollouts) judgeAll() {
 		r.table.Unlock()
 		err := r.judge(x.answers)
 		if err == nil {
-			err = r.write(r.plan.First(x.number), x.answers)
+			err = r.write(r.Plan.First(x.number), x.answers)
 		}
 		r.table.Lock()
 		if err != nil {
@@ -316,23 +313,23 @@ func (r *rollouts) judgeAll() {
 }
 
 // open makes the samplers, when answers are drawn for the first time.
-func (r *rollouts) open() (err error) {
+func (r *Source) open() (err error) {
 	r.table.Lock()
 	there := r.log != nil
 	r.table.Unlock()
 	if there {
 		return nil
 	}
-	c := &r.d.r.cfg.Run
-	path := filepath.Join(c.Log.Dir, RolloutsName)
-	if err := cutLog(path, r.plan.First(r.judged)); err != nil { // what is drawn or judged again
+	c := &r.Cfg.Run
+	path := filepath.Join(c.Log.Dir, FileName)
+	if err := cutLog(path, r.Plan.First(r.judged)); err != nil { // what is drawn or judged again
 		return err
 	}
 	if r.log, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return err
 	}
 	if c.Rollout.Samplers > 0 || c.Reward.Judges > 0 {
-		if r.staff, err = newStaff(r.d.r, r.ctx); err != nil {
+		if r.staff, err = newStaff(&r.Of, r.ctx); err != nil {
 			return err
 		}
 	}
@@ -346,7 +343,7 @@ func (r *rollouts) open() (err error) {
 			r.join(all.at(k + 1))
 		}
 	} else {
-		e, err := newDrawer(r.d.r.cfg, r.stops)
+		e, err := NewDrawer(r.Cfg, r.stops)
 		if err != nil {
 			return err
 		}
@@ -359,7 +356,7 @@ func (r *rollouts) open() (err error) {
 }
 
 // join brings a sampler in.
-func (r *rollouts) join(make func(number int) sampler) {
+func (r *Source) join(make func(number int) sampler) {
 	r.table.Lock()
 	defer r.table.Unlock()
 	n := r.next
@@ -369,19 +366,4 @@ func (r *rollouts) join(make func(number int) sampler) {
 	}
 	r.samplers[n] = make(n)
 	r.obey(r.desk.Join(n))
-}
-
-// again is the data of a step that is trained on what an earlier one was, nil of others.
-func (d *data) again(step int64) (*made, error) {
-	if d.rollouts == nil {
-		return nil, nil
-	}
-	switch first := d.rollouts.plan.First(d.rollouts.plan.Round(step)); {
-	case first == step:
-		return nil, nil
-	case first < d.r.start.first: // its answers are those of the checkpoint
-		return &made{start: d.began, end: d.began}, nil
-	default:
-		return d.step(first)
-	}
 }

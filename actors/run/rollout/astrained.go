@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"github.com/lfactor/lfactor/configs"
@@ -12,8 +12,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// packedIn are the parameters of a model that training keeps in few bits.
-func packedIn(c *configs.Config, m *family.Model) (map[string]kernels.Packing, error) {
+// PackedIn are the parameters of a model that training keeps in few bits.
+func PackedIn(c *configs.Config, m *family.Model) (map[string]kernels.Packing, error) {
 	var err error
 	if m.Packed, err = fit.Packed(c, m); m.Packed == nil || err != nil {
 		return nil, err
@@ -28,8 +28,8 @@ func packedIn(c *configs.Config, m *family.Model) (map[string]kernels.Packing, e
 	return out, nil
 }
 
-// sumsAs has a model take its sums as training does; of matrices in few bits ranks have whole rows.
-func sumsAs(c *configs.Config, g *sample.Generator, packed map[string]kernels.Packing) {
+// SumsAs has a model take its sums as training does; of matrices in few bits ranks have whole rows.
+func SumsAs(c *configs.Config, g *sample.Generator, packed map[string]kernels.Packing) {
 	g.SumAs(sumsOf(c), func(name string) bool { return packed[name].Form > 0 })
 }
 
@@ -38,9 +38,9 @@ func sumsOf(c *configs.Config) map[string]int {
 	return map[string]int{topology.TP: c.Run.Plan.TP, topology.ETP: c.Run.Plan.ETP}
 }
 
-// numbersOf are those that training has of a parameter: of one in few bits, what is kept so, else each rounded
+// NumbersOf are those that training has of a parameter: of one in few bits, what is kept so, else each rounded
 // to the nearest, as ranks load it.
-func numbersOf(p *grad.Param, packed map[string]kernels.Packing, from family.FillFunc) ([]float32, error) {
+func NumbersOf(p *grad.Param, packed map[string]kernels.Packing, from family.FillFunc) ([]float32, error) {
 	v := make([]float32, tensor.Len(p.Shape))
 	form := packed[p.Name]
 	if form.Form == 0 {

@@ -1,6 +1,7 @@
-package run
+package rollout
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -21,7 +22,7 @@ import (
 
 // sampler draws answers for a run. What it is told it does in order, and none of it waits.
 type sampler interface {
-	load(w *weights)
+	load(w *Weights)
 	draw(t rounds.Task, all []draft)
 	// again is asked when the sampler is lost, and reports whether another takes its place.
 	again(why error) bool
@@ -41,22 +42,22 @@ type draft struct {
 	// Record and Heard are of answers that an environment takes part in; Script is what it says where it is
 	// not asked, and ScriptFault why it says no more.
 	Record      map[string]json.RawMessage
-	Heard       []heard
-	Script      []heard
+	Heard       []Heard
+	Script      []Heard
 	ScriptFault string
 	// HeardFault is why the environment has failed.
 	HeardFault string
 	ids        *world.Dialogue // that its process is in
 }
 
-// weights are a model's parameters as ranks have them.
-type weights struct {
+// Weights are a model's parameters as ranks have them.
+type Weights struct {
 	Publication int64
-	Pieces      []piece
+	Pieces      []Piece
 }
 
-// piece is a region of a parameter: a range of each axis, and its numbers in rows.
-type piece struct {
+// Piece is a region of a parameter: a range of each axis, and its numbers in rows.
+type Piece struct {
 	Name  string
 	Box   [][2]int
 	DType tensor.DType
@@ -65,17 +66,25 @@ type piece struct {
 
 // take copies the ranks' parameters, each region of each from the rank that saves it. Where ranks wait until
 // all is drawn with them, they are not copied.
-func (r *rollouts) take(n int64) *weights {
+func (r *Source) take(n int64) *Weights {
 	r.mu.Lock()
-	ranks := r.ranks
+	w := Take(r.ranks)
 	r.mu.Unlock()
-	w := &weights{Publication: n}
+	w.Publication = n
+	if r.Plan.Staleness > 0 {
+		for i, x := range w.Pieces {
+			w.Pieces[i].Raw = bytes.Clone(x.Raw)
+		}
+	}
+	return w
+}
+
+// Take are the ranks' parameters, which are not copied.
+func Take(ranks []*host.Rank) *Weights {
+	w := &Weights{}
 	for _, rank := range ranks {
 		for _, p := range rank.Parts() {
 			if x, ok := pieceOf(p); ok {
-				if r.plan.Staleness > 0 {
-					x.Raw = append([]byte(nil), x.Raw...)
-				}
 				w.Pieces = append(w.Pieces, x)
 			}
 		}
@@ -84,29 +93,29 @@ func (r *rollouts) take(n int64) *weights {
 }
 
 // pieceOf is a rank's part of a parameter, without a copy; one in few bits as the numbers that products have of it.
-func pieceOf(p host.Part) (piece, bool) {
+func pieceOf(p host.Part) (Piece, bool) {
 	packed := strings.HasPrefix(p.Kind, checkpoint.PackedPrefix)
 	if p.Kind != "param" && !packed {
-		return piece{}, false
+		return Piece{}, false
 	}
 	box := p.Region.Intervals(p.Param)
 	for _, x := range box {
 		if x[1] <= x[0] {
-			return piece{}, false // padding
+			return Piece{}, false // padding
 		}
 	}
 	rows := p.Tensor.RowSlice(p.Row, p.Row+box[0][1]-box[0][0])
 	defer rows.Release()
 	if !packed {
-		return piece{p.Param.Name, box, rows.DType, rows.Bytes()}, true
+		return Piece{p.Param.Name, box, rows.DType, rows.Bytes()}, true
 	}
 	v := unpackedRows(p.Param.Packed, rows.Bytes(), p.Param.Columns())
-	return piece{p.Param.Name, box, tensor.F32, tensor.Of(tensor.F32, v, len(v)).Bytes()}, true
+	return Piece{p.Param.Name, box, tensor.F32, tensor.Of(tensor.F32, v, len(v)).Bytes()}, true
 }
 
-// drawer is a model that draws answers.
-type drawer struct {
-	engine  *sample.Engine
+// Drawer is a model that draws answers.
+type Drawer struct {
+	Engine  *sample.Engine
 	params  []*grad.Param
 	packed  map[string]kernels.Packing // how the trainer keeps parameters in few bits, by name
 	backend kernels.Backend
@@ -117,8 +126,8 @@ type drawer struct {
 	talk    *conversation  // nil where no environment answers
 }
 
-// newDrawer makes the sampler's model, whose weights are put in later.
-func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
+// NewDrawer makes the sampler's model, whose weights are put in later.
+func NewDrawer(c *configs.Config, stops []int32) (*Drawer, error) {
 	l := fit.Loss(c)
 	b, err := kernels.Open(kernels.CPU, kernels.Options{Threads: c.Run.Plan.Threads})
 	if err != nil {
@@ -148,11 +157,11 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed, err := packedIn(c, m)
+	packed, err := PackedIn(c, m)
 	if err != nil {
 		return nil, err
 	}
-	sumsAs(c, g, packed)
+	SumsAs(c, g, packed)
 	pages := c.Run.Rollout.Pages
 	if pages == 0 {
 		pages = min(4096, c.Run.Train.GlobalBatch*((c.Run.Data.SeqLen+sample.PageRows-1)/sample.PageRows))
@@ -171,7 +180,7 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &drawer{engine: e, talk: talk, params: params, packed: packed, backend: b, stops: stops,
+	return &Drawer{Engine: e, talk: talk, params: params, packed: packed, backend: b, stops: stops,
 		valued: valued}, nil
 }
 
@@ -213,8 +222,8 @@ func furtherOf(c *configs.Config, m *family.Model) (fill func(*grad.Param, famil
 	}, done, nil
 }
 
-// load puts weights in. Nothing is under way.
-func (d *drawer) load(w *weights) error {
+// Load puts weights in. Nothing is under way.
+func (d *Drawer) Load(w *Weights) error {
 	for _, p := range w.Pieces {
 		n := 1
 		for _, x := range p.Box {
@@ -225,18 +234,18 @@ func (d *drawer) load(w *weights) error {
 		}
 		v := make([]float32, n)
 		tensor.Widen(p.DType, p.Raw, v)
-		if err := d.engine.Generator().Put(p.Name, p.Box, v); err != nil {
+		if err := d.Engine.Generator().Put(p.Name, p.Box, v); err != nil {
 			return err
 		}
 	}
-	d.engine.Flush()
+	d.Engine.Flush()
 	return nil
 }
 
 // fill puts weights in from where a run's come from.
-func (d *drawer) fill(from family.FillFunc) error {
+func (d *Drawer) fill(from family.FillFunc) error {
 	for _, p := range d.params {
-		v, err := numbersOf(p, d.packed, from)
+		v, err := NumbersOf(p, d.packed, from)
 		if err != nil {
 			return err
 		}
@@ -244,16 +253,16 @@ func (d *drawer) fill(from family.FillFunc) error {
 		for i, n := range p.Shape {
 			box[i] = [2]int{0, n}
 		}
-		if err := d.engine.Generator().Put(p.Name, box, v); err != nil {
+		if err := d.Engine.Generator().Put(p.Name, box, v); err != nil {
 			return err
 		}
 	}
-	d.engine.Flush()
+	d.Engine.Flush()
 	return nil
 }
 
 // submit has answers drawn, behind those under way. When the last of them has ended, done takes what was drawn.
-func (d *drawer) submit(all []draft, done func(got []draft)) error {
+func (d *Drawer) submit(all []draft, done func(got []draft)) error {
 	got := make([]draft, len(all))
 	left := len(all)
 	if left == 0 {
@@ -281,7 +290,7 @@ func (d *drawer) submit(all []draft, done func(got []draft)) error {
 }
 
 // begin has an answer drawn on, of which got are the tokens that are new; over is told when it has ended.
-func (d *drawer) begin(a, got *draft, over func()) error {
+func (d *Drawer) begin(a, got *draft, over func()) error {
 	answer := append(a.Answer[:len(a.Answer):len(a.Answer)], got.Answer...)
 	if len(answer) >= a.Most { // an environment has said more than there is room for now
 		got.End = sample.EndLength
@@ -313,25 +322,25 @@ func (d *drawer) begin(a, got *draft, over func()) error {
 			over()
 		}
 	}
-	return d.engine.Submit(q)
+	return d.Engine.Submit(q)
 }
 
 // busy reports whether some answer has not ended.
-func (d *drawer) busy() bool {
-	return d.engine.Busy() || len(d.ready) > 0 || d.talk != nil && d.talk.waits > 0
+func (d *Drawer) busy() bool {
+	return d.Engine.Busy() || len(d.ready) > 0 || d.talk != nil && d.talk.waits > 0
 }
 
 // step draws a token of each answer under way.
-func (d *drawer) step() error {
+func (d *Drawer) step() error {
 	if d.beat != nil {
 		d.beat()
 	}
 	var err error
-	if d.engine.Busy() {
-		err = d.engine.Step()
+	if d.Engine.Busy() {
+		err = d.Engine.Step()
 	}
 	if d.talk != nil && err == nil {
-		err = d.talk.take(!d.engine.Busy() && len(d.ready) == 0)
+		err = d.talk.take(!d.Engine.Busy() && len(d.ready) == 0)
 	}
 	ready := d.ready
 	d.ready = nil
@@ -344,7 +353,7 @@ func (d *drawer) step() error {
 }
 
 // values finds the values of what was drawn, where the loss reads them: of the rows that drew the tokens.
-func (d *drawer) values(all, got []draft) error {
+func (d *Drawer) values(all, got []draft) error {
 	if !d.valued {
 		return nil
 	}
@@ -358,7 +367,7 @@ func (d *drawer) values(all, got []draft) error {
 		ids = append(ids, text...)
 		cu = append(cu, int32(len(ids)))
 	}
-	v, err := d.engine.Generator().Values(ids, positions, cu)
+	v, err := d.Engine.Generator().Values(ids, positions, cu)
 	if err != nil {
 		return err
 	}
@@ -369,23 +378,24 @@ func (d *drawer) values(all, got []draft) error {
 	return nil
 }
 
-func (d *drawer) close() {
+// Close gives the model back.
+func (d *Drawer) Close() {
 	if d.talk != nil {
 		d.talk.close()
 	}
-	d.engine.Close()
+	d.Engine.Close()
 	kernels.Close(d.backend)
 }
 
 // command is what a sampler is told.
 type command struct {
-	weights *weights
+	weights *Weights
 	task    rounds.Task
 	drafts  []draft
 }
 
 // work draws what commands say until they end.
-func (d *drawer) work(commands <-chan command, drawn func(t rounds.Task, got []draft)) error {
+func (d *Drawer) work(commands <-chan command, drawn func(t rounds.Task, got []draft)) error {
 	for {
 		var c command
 		var ok bool
@@ -405,7 +415,7 @@ func (d *drawer) work(commands <-chan command, drawn func(t rounds.Task, got []d
 		case !ok:
 			return nil
 		case c.weights != nil:
-			if err := d.load(c.weights); err != nil {
+			if err := d.Load(c.weights); err != nil {
 				return err
 			}
 		default:
@@ -421,18 +431,18 @@ type inProcess struct{ commands chan command }
 
 // commandsMost bounds what a sampler is told before it answers: the weights of all publications that lie
 // ahead, with their tasks.
-func (r *rollouts) commandsMost() int {
-	c := &r.d.r.cfg.Run
+func (r *Source) commandsMost() int {
+	c := &r.Cfg.Run
 	return 2 + (c.Train.GlobalBatch+1)*(c.Rollout.Staleness+2)
 }
 
 // newInProcess makes a sampler of a drawer, which is the sampler's from then on.
-func newInProcess(r *rollouts, d *drawer) func(number int) sampler {
+func newInProcess(r *Source, d *Drawer) func(number int) sampler {
 	return func(number int) sampler {
 		l := &inProcess{make(chan command, r.commandsMost())}
 		go func() {
 			err := d.work(l.commands, func(t rounds.Task, got []draft) { r.drawn(number, t, got) })
-			d.close()
+			d.Close()
 			if err != nil {
 				r.lost(number, err)
 			}
@@ -441,7 +451,7 @@ func newInProcess(r *rollouts, d *drawer) func(number int) sampler {
 	}
 }
 
-func (l *inProcess) load(w *weights)                 { l.commands <- command{weights: w} }
+func (l *inProcess) load(w *Weights)                 { l.commands <- command{weights: w} }
 func (l *inProcess) draw(t rounds.Task, all []draft) { l.commands <- command{task: t, drafts: all} }
 func (l *inProcess) again(error) bool                { return false }
 

@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"bufio"
@@ -14,14 +14,14 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// rolloutsSection is where a checkpoint has the answers that weights before its own have drawn and that are
+// Section is where a checkpoint has the answers that weights before its own have drawn and that are
 // not trained on: those weights are gone when the run goes on.
-const rolloutsSection = "rollouts"
+const Section = "rollouts"
 
-// inFlight are the answers that were drawn by what was published until a step, and are trained on behind it.
+// InFlight are the answers that were drawn by what was published until a step, and are trained on behind it.
 // It waits until they are drawn, and leaves out what later weights have drawn of them meanwhile.
-func (r *rollouts) inFlight(step int64) []*rollout {
-	published := r.plan.Round(step)
+func (r *Source) InFlight(step int64) []*Answer {
+	published := r.Plan.Round(step)
 	for {
 		r.table.Lock()
 		there, changed := r.desk.Worked(published) || r.failed != nil, r.changed
@@ -38,22 +38,22 @@ func (r *rollouts) inFlight(step int64) []*rollout {
 	}
 	r.table.Lock()
 	defer r.table.Unlock()
-	var out []*rollout
-	for n := r.plan.Round(step + 1); r.plan.Begin(n) <= published; n++ {
+	var out []*Answer
+	for n := r.Plan.Round(step + 1); r.Plan.Begin(n) <= published; n++ {
 		x := r.round[n]
 		if x == nil || !r.desk.Worked(published) {
 			continue
 		}
 		for _, a := range x.answers {
-			out = append(out, a.until(r.plan.Version(published)))
+			out = append(out, a.until(r.Plan.Version(published)))
 		}
 	}
 	return out
 }
 
 // until is an answer as the weights up to a version have drawn it, before it is judged.
-func (a *rollout) until(version int64) *rollout {
-	b := &rollout{Step: a.Step, Sample: a.Sample, Index: a.Index, Version: a.Version, Seed: a.Seed,
+func (a *Answer) until(version int64) *Answer {
+	b := &Answer{Step: a.Step, Sample: a.Sample, Index: a.Index, Version: a.Version, Seed: a.Seed,
 		Prompt: a.Prompt, Answer: a.Answer, LogProbs: a.LogProbs, Values: a.Values, Versions: a.Versions,
 		End: a.End, Record: a.Record, Heard: a.Heard, HeardFault: a.HeardFault}
 	for i, v := range a.Versions {
@@ -61,7 +61,7 @@ func (a *rollout) until(version int64) *rollout {
 			b.Answer, b.LogProbs, b.Values, b.Versions = a.Answer[:v[0]], a.LogProbs[:v[0]], nil, a.Versions[:i]
 			b.End, b.HeardFault = sample.EndLength, ""
 			b.Heard = slices.DeleteFunc(slices.Clone(b.Heard),
-				func(h heard) bool { return h.At > len(b.Answer) }) // an empty text has no token behind At
+				func(h Heard) bool { return h.At > len(b.Answer) }) // an empty text has no token behind At
 			break
 		}
 	}
@@ -72,17 +72,17 @@ func (a *rollout) until(version int64) *rollout {
 }
 
 // resume takes the answers in flight of the checkpoint that the run goes on from, which are judged again.
-func (r *rollouts) resume() error {
-	var all []*rollout
+func (r *Source) resume() error {
+	var all []*Answer
 	var bad *checkpoint.Error
-	err := r.d.r.start.saved.Section(rolloutsSection, &all)
+	err := r.Saved.Section(Section, &all)
 	if err != nil && !(errors.As(err, &bad) && bad.Fault == checkpoint.Missing) {
 		return err
 	}
-	each := r.d.r.cfg.Run.Train.GlobalBatch
+	each := r.Cfg.Run.Train.GlobalBatch
 	for i, a := range all {
-		n := r.plan.Round(a.Step)
-		if a.Step != r.plan.First(n) || i%each > 0 && a.Step != all[i-1].Step {
+		n := r.Plan.Round(a.Step)
+		if a.Step != r.Plan.First(n) || i%each > 0 && a.Step != all[i-1].Step {
 			return fmt.Errorf("the checkpoint's answers in flight are of another schedule: answer %d is of step %d",
 				i, a.Step)
 		}
@@ -94,7 +94,7 @@ func (r *rollouts) resume() error {
 	for n, x := range r.round { // in no order: each by itself
 		if len(x.answers) != each {
 			return fmt.Errorf("the checkpoint has %d answers of step %d in place of %d", len(x.answers),
-				r.plan.First(n), each)
+				r.Plan.First(n), each)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"bufio"
@@ -15,7 +15,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -33,16 +36,16 @@ const (
 // staff begins processes that help the one that trains: on this host, or, where the run's processes are a
 // fleet's, on its hosts.
 type staff struct {
-	r        *Run
+	of       *Of
 	over     context.Context // ends with the run
 	children *machine.Children
 	away     *away // where there is a fleet, else nil
 }
 
 // newStaff readies it; close is to be called.
-func newStaff(r *Run, over context.Context) (*staff, error) {
-	s := &staff{r: r, over: over, children: machine.NewChildren()}
-	if f := r.io.Fleet; f != nil {
+func newStaff(o *Of, over context.Context) (*staff, error) {
+	s := &staff{of: o, over: over, children: machine.NewChildren()}
+	if f := o.Fleet; f != nil {
 		var err error
 		if s.away, err = newAway(f); err != nil {
 			return nil, err
@@ -78,10 +81,10 @@ func (s *staff) begin(place int, env ...string) (*life, error) {
 
 // here begins a process of this host.
 func (s *staff) here(env []string) (*life, error) {
-	worker := s.r.io.Worker
+	worker := s.of.Worker
 	cmd := exec.Command(worker[0], worker[1:]...)
 	cmd.Env = append(append(os.Environ(), envSampler+"=1"), env...)
-	cmd.Stderr = s.r.io.Warnings
+	cmd.Stderr = s.of.Warnings
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches the leader alone
 	out, said, err := os.Pipe()
 	if err != nil {
@@ -120,51 +123,63 @@ func (w *wire) say(x any) {
 	_ = w.out.Encode(x) // see above
 }
 
-// serves is a process of the staff: it draws or judges for a run that another process leads.
-func (r *Run) serves() error {
-	serve, place, name := r.samplerProcess, workerProc(), os.Getenv(envSampler)
+// Serve is a process of the staff, the one of a place: it draws or judges for a run that another process leads, until
+// that is gone. A process is one where Serves says so. Programs that it begins do not have the names of environment.
+func Serve(c *configs.Config, fleet Fleet, place int, names ...string) error {
+	serve, name := samplerProcess, os.Getenv(envSampler)
 	if os.Getenv(envJudge) != "" {
-		serve = r.judgeProcess
+		serve = judgeProcess
 	}
-	ours()
-	if r.io.Fleet == nil {
-		return serve(&wire{told: gob.NewDecoder(bufio.NewReader(os.Stdin)),
+	ours(names...)
+	if fleet == nil {
+		return serve(c, &wire{told: gob.NewDecoder(bufio.NewReader(os.Stdin)),
 			out: gob.NewEncoder(os.NewFile(samplerReply, "replies"))})
 	}
 	number, err := strconv.Atoi(name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", envSampler, err)
 	}
-	edges, err := r.io.Fleet.Transport(place)
+	edges, err := fleet.Transport(place)
 	if err != nil {
 		return err
 	}
 	defer edges.Close() //nolint:errcheck // nobody comes
-	c, err := edges.Dial(0)
+	edge, err := edges.Dial(0)
 	if err != nil {
 		return exit.With(fmt.Errorf("the process that trains: %w", err), exit.Unreachable)
 	}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // ends where it is asked to end, or its agent is gone
-		_ = c.Close()                        // which ends what it is told
+		_ = edge.Close()                     // which ends what it is told
 		<-time.After(goesWithin)
 		os.Exit(exit.Failed) // one that is stuck must not stay
 	}()
-	defer c.Close() //nolint:errcheck // whoever listened may be gone
-	w := &wire{told: gob.NewDecoder(bufio.NewReader(c)), out: gob.NewEncoder(flushing{c})}
+	defer edge.Close() //nolint:errcheck // whoever listened may be gone
+	w := &wire{told: gob.NewDecoder(bufio.NewReader(edge)), out: gob.NewEncoder(flushing{edge})}
 	w.say(hello{number, cpu.Level()}) // before what takes long
-	return serve(w)
+	return serve(c, w)
 }
 
 // staffed says that this process is one of the staff, which its environment says no more.
 var staffed atomic.Bool
 
+// Serves tells whether this process is one of the staff of a run.
+func Serves() bool { return os.Getenv(envSampler) != "" || staffed.Load() }
+
+// tokenizer is that of a run.
+func tokenizer(c *configs.Config) (tok *token.Tokenizer, conf *token.Config, err error) {
+	if tok, conf, err = setup.RunTokenizer(c); err == nil && tok != nil {
+		err = c.CheckVocab(tok.VocabSize())
+	}
+	return tok, conf, err
+}
+
 // ours keeps from programs that this process begins what makes it one of the staff: the file of its replies,
-// and its environment.
-func ours() {
+// and its environment, with more names of it.
+func ours(names ...string) {
 	staffed.Store(true)
 	syscall.CloseOnExec(samplerReply)
-	for _, name := range []string{envSampler, envJudge, envProc} {
+	for _, name := range append(names, envSampler, envJudge) {
 		_ = os.Unsetenv(name) // the names are good ones
 	}
 }

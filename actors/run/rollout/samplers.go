@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"encoding/gob"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/rounds"
+	"github.com/lfactor/lfactor/configs"
 )
 
 // samplerTries is how many processes may end in a row while nobody draws anything.
@@ -23,7 +24,7 @@ const beatEvery = time.Second
 
 // told is what a sampler is told: weights, or a task.
 type told struct {
-	Weights *weights
+	Weights *Weights
 	Task    rounds.Task
 	Drafts  []draft
 }
@@ -38,7 +39,7 @@ type reply struct {
 
 // crew are the sampler processes of a run.
 type crew struct {
-	r     *rollouts
+	r     *Source
 	staff *staff
 	mu    sync.Mutex
 	vain  int // processes that have ended since something was drawn
@@ -77,7 +78,7 @@ func (p *process) run() {
 		p.crew.r.lost(p.number, fmt.Errorf("a sampler process: %w", err))
 		return
 	}
-	p.crew.r.d.r.report.say("sampler process: %s", l.name)
+	p.crew.r.Say("sampler process: %s", l.name)
 	p.mu.Lock()
 	if p.life = l; p.open > 0 { // what it is given to do began to wait with the order for it
 		p.silent.Reset(p.patience())
@@ -162,8 +163,8 @@ func (p *process) hangs() {
 }
 
 // silence is how long a sampler with something to do may say nothing.
-func (r *rollouts) silence() time.Duration {
-	return time.Duration(r.d.r.cfg.Run.Rollout.Silence * float64(time.Second))
+func (r *Source) silence() time.Duration {
+	return time.Duration(r.Cfg.Run.Rollout.Silence * float64(time.Second))
 }
 
 // patience is how long the process may say nothing from now on.
@@ -181,7 +182,7 @@ func (c *crew) drew() {
 	c.vain = 0
 }
 
-func (p *process) load(w *weights) { p.commands <- command{weights: w} }
+func (p *process) load(w *Weights) { p.commands <- command{weights: w} }
 
 func (p *process) draw(t rounds.Task, all []draft) {
 	p.mu.Lock()
@@ -201,7 +202,7 @@ func (p *process) again(why error) bool {
 	if c.vain++; c.vain >= samplerTries {
 		return false
 	}
-	c.r.d.r.report.say("! %v; another takes its place, and what it drew is drawn again", why)
+	c.r.Say("! %v; another takes its place, and what it drew is drawn again", why)
 	go c.r.join(c.at(p.place))
 	return true
 }
@@ -209,20 +210,21 @@ func (p *process) again(why error) bool {
 func (p *process) close() { close(p.commands) }
 
 // samplerProcess draws answers for a run in another process, until that is gone.
-func (r *Run) samplerProcess(w *wire) error {
-	if err := r.readTokenizer(); err != nil {
-		return err
-	}
-	stops, err := r.stops()
+func samplerProcess(c *configs.Config, w *wire) error {
+	tok, conf, err := tokenizer(c)
 	if err != nil {
 		return err
 	}
-	d, err := newDrawer(r.cfg, stops)
+	stops, err := Stops(c, tok, conf)
+	if err != nil {
+		return err
+	}
+	d, err := NewDrawer(c, stops)
 	if err != nil {
 		w.say(reply{Err: err.Error()})
 		return nil
 	}
-	defer d.close()
+	defer d.Close()
 	w.say(reply{}) // it has begun
 	commands := make(chan command)
 	go func() {

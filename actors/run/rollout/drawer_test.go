@@ -1,4 +1,4 @@
-package run
+package rollout
 
 import (
 	"math"
@@ -30,7 +30,7 @@ func TestSpoiltWeights(t *testing.T) {
 	e, err := sample.NewEngine(g, sample.EngineOptions{Pages: 4})
 	require.NoError(t, err)
 	defer e.Close()
-	d := &drawer{engine: e}
+	d := &Drawer{Engine: e}
 	require.NoError(t, d.submit([]draft{{Index: 3, Prompt: []int32{1, 2}, Most: 4}}, func([]draft) {
 		t.Error("the answer is not drawn")
 	}))
