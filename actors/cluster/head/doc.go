@@ -23,5 +23,5 @@
 //
 // # Where to begin
 //
-// decide, then head.go. docs/cluster.md is the user's side, actors/cluster/rig the hosts of the tests.
+// decide, then head.go. docs/cluster.md is the user's side, cmd/lfactor/cluster/rig_test.go the hosts of the tests.
 package head

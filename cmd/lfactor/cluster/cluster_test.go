@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
-	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
@@ -111,7 +110,7 @@ func same(t *testing.T, want, got []run.Metrics) {
 
 // rigged is a cluster on hosts of namespaces, whose head is on the first of them.
 type rigged struct {
-	*rig.Rig
+	*Rig
 	t      *testing.T
 	dir    string // that all hosts see, with a run and the binary
 	binary string
@@ -121,7 +120,7 @@ type rigged struct {
 // onRig makes n hosts into a cluster: the first by `up`, the others by tokens.
 func onRig(t *testing.T, dir string, n int) *rigged {
 	t.Helper()
-	r := &rigged{Rig: rig.New(t, n, dir), t: t, dir: dir, binary: filepath.Join(dir, "lfactor")}
+	r := &rigged{Rig: newRig(t, n, dir), t: t, dir: dir, binary: filepath.Join(dir, "lfactor")}
 	clitest.InstallBoth(t, r.binary)
 	r.on(0, "cluster", "up", "--local", "1", "--name", "rig", "--addr", r.Hosts[0].Addr)
 	for i := range r.Hosts[1:] {

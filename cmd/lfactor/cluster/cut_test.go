@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
@@ -27,18 +26,18 @@ func TestClusterCut(t *testing.T) {
 	want := stateOf(t, dir, steps)
 	r := onRig(t, dir, 3)
 	h1, h2, h3 := r.Hosts[0], r.Hosts[1], r.Hosts[2]
-	between := func(a, b []*rig.Host) (cut, heal func()) { // what a sends to b
-		do := func(f func(h *rig.Host, to ...*rig.Host)) func() {
+	between := func(a, b []*Host) (cut, heal func()) { // what a sends to b
+		do := func(f func(h *Host, to ...*Host)) func() {
 			return func() {
 				for _, h := range a {
 					f(h, b...)
 				}
 			}
 		}
-		return do((*rig.Host).Cut), do((*rig.Host).Heal)
+		return do((*Host).Cut), do((*Host).Heal)
 	}
-	mine, others := []*rig.Host{h2}, []*rig.Host{h1, h3}
-	for name, ways := range map[string][][2][]*rig.Host{
+	mine, others := []*Host{h2}, []*Host{h1, h3}
+	for name, ways := range map[string][][2][]*Host{
 		"both ways":       {{mine, others}, {others, mine}},
 		"it is not heard": {{mine, others}},
 		"it hears nobody": {{others, mine}},

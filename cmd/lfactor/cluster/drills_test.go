@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
-	"github.com/lfactor/lfactor/actors/cluster/rig"
 )
 
 // Hosts of the drills: three with heads, which no job uses, and those that jobs use, one of which is spare.
@@ -230,8 +229,8 @@ func (d *drills) leads(s *head.Status) head.SeatState {
 }
 
 // host is the one of a name.
-func (d *drills) host(name string) *rig.Host {
-	i := slices.IndexFunc(d.Hosts, func(h *rig.Host) bool { return h.Name == name })
+func (d *drills) host(name string) *Host {
+	i := slices.IndexFunc(d.Hosts, func(h *Host) bool { return h.Name == name })
 	require.GreaterOrEqual(d.t, i, 0, name)
 	return d.Hosts[i]
 }
@@ -253,8 +252,8 @@ func (d *drills) signal(name string, procs ...head.Proc) func() {
 // cut drops what a host sends to the others, what they send to it, or both.
 func (d *drills) cut(name string, out, in bool) func() {
 	h := d.host(name)
-	others := slices.DeleteFunc(slices.Clone(d.Hosts), func(o *rig.Host) bool { return o == h })
-	each := func(f func(h *rig.Host, from ...*rig.Host)) {
+	others := slices.DeleteFunc(slices.Clone(d.Hosts), func(o *Host) bool { return o == h })
+	each := func(f func(h *Host, from ...*Host)) {
 		if out {
 			f(h, others...)
 		}
@@ -264,8 +263,8 @@ func (d *drills) cut(name string, out, in bool) func() {
 			}
 		}
 	}
-	each((*rig.Host).Cut)
-	return func() { each((*rig.Host).Heal) }
+	each((*Host).Cut)
+	return func() { each((*Host).Heal) }
 }
 
 // strides watches when steps are committed, those too that are taken again.

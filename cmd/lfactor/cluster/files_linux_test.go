@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lfactor/lfactor/actors/cluster/rig"
 )
 
 // TestClusterFewFiles: a cluster is not brought up where too few files may be open. One that has just enough
@@ -44,7 +42,7 @@ func TestClusterFewFiles(t *testing.T) {
 		return len(all)
 	}
 	limit := func(pid, n int) {
-		rig.LimitFiles(t, pid, n, 96)
+		limitFiles(t, pid, n, 96)
 	}
 	var silent []net.Conn
 	for range 200 {

@@ -15,13 +15,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // pod starts the command of a manifest's container as the kubelet would, on a host, with more environment.
-func pod(t *testing.T, h *rig.Host, dir, binary, name string, index, hosts int, said *bytes.Buffer,
+func pod(t *testing.T, h *Host, dir, binary, name string, index, hosts int, said *bytes.Buffer,
 	more []string, args ...string) *exec.Cmd {
 	t.Helper()
 	home := t.TempDir()
@@ -47,7 +46,7 @@ func TestClusterKubernetes(t *testing.T) {
 	code, out := runIn(t, quiet, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))
 	require.Zero(t, code, out)
 	dir := tinyRun(t)
-	r := rig.New(t, 2, dir)
+	r := newRig(t, 2, dir)
 	binary := filepath.Join(dir, "lfactor")
 	clitest.InstallBoth(t, binary)
 	var said bytes.Buffer
@@ -80,7 +79,7 @@ func TestClusterKubernetes(t *testing.T) {
 // twice, from its owner and since a host leaves: the last step is saved, and none is lost.
 func TestClusterKubernetesEnds(t *testing.T) {
 	dir := tinyRun(t)
-	r := rig.New(t, 2, dir)
+	r := newRig(t, 2, dir)
 	binary := filepath.Join(dir, "lfactor")
 	clitest.InstallBoth(t, binary)
 	var said bytes.Buffer
@@ -109,7 +108,7 @@ func TestClusterKubernetesEnds(t *testing.T) {
 // not count as done, since the job is not.
 func TestClusterTakenBack(t *testing.T) {
 	dir := tinyRun(t)
-	r := rig.New(t, 2, dir)
+	r := newRig(t, 2, dir)
 	binary := filepath.Join(dir, "lfactor")
 	clitest.InstallBoth(t, binary)
 	var said bytes.Buffer

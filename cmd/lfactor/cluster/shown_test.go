@@ -27,7 +27,7 @@ type dash struct {
 	http *http.Client
 }
 
-var links = regexp.MustCompile(`(?m)^(dashboard|admin) +(http://127\.0\.0\.1:\d+)(/login\?token=\S+)`)
+var linkLines = regexp.MustCompile(`(?m)^(dashboard|admin) +(http://127\.0\.0\.1:\d+)(/login\?token=\S+)`)
 
 // dashboards are the pages of a user, of the viewer and of the admin.
 func dashboards(t *testing.T, dir string, env []string) (view, admin dash) {
@@ -44,7 +44,7 @@ func dashboards(t *testing.T, dir string, env []string) (view, admin dash) {
 	in := bufio.NewScanner(out)
 	for _, to := range []*dash{&view, &admin} {
 		require.True(t, in.Scan(), "no link was printed")
-		m := links.FindStringSubmatch(in.Text())
+		m := linkLines.FindStringSubmatch(in.Text())
 		require.NotNil(t, m, in.Text())
 		jar, err := cookiejar.New(nil)
 		require.NoError(t, err)

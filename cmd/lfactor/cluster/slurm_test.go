@@ -15,13 +15,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
 // slurmTasks starts the tasks of a step that has one a host, with the environment that Slurm would give
 // them, and more.
-func slurmTasks(t *testing.T, r *rig.Rig, dir, binary, job string, more []string, args ...string) (
+func slurmTasks(t *testing.T, r *Rig, dir, binary, job string, more []string, args ...string) (
 	all []*exec.Cmd, said *bytes.Buffer) {
 	t.Helper()
 	said = &bytes.Buffer{}
@@ -51,7 +50,7 @@ func TestClusterSlurm(t *testing.T) {
 	require.Zero(t, code, out)
 	want := stateOf(t, quiet, steps)
 	dir := tinyRun(t)
-	r := rig.New(t, 3, dir)
+	r := newRig(t, 3, dir)
 	binary := filepath.Join(dir, "lfactor")
 	clitest.InstallBoth(t, binary)
 	train := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=1000",

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
@@ -44,7 +43,7 @@ SlurmdLogFile=%[1]s/slurmd.%%n.log
 `
 
 // slurmOn starts Slurm's own daemons on a rig, and returns the environment of its commands.
-func slurmOn(t *testing.T, r *rig.Rig, dir string) []string {
+func slurmOn(t *testing.T, r *Rig, dir string) []string {
 	t.Helper()
 	d := filepath.Join(dir, "slurm")
 	text := fmt.Sprintf(slurmConf, d)
@@ -116,7 +115,7 @@ func TestSlurmReal(t *testing.T) {
 	want := stateOf(t, quiet, steps)
 	dir := tinyRun(t)
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
-	r := rig.New(t, 3, dir)
+	r := newRig(t, 3, dir)
 	binary := filepath.Join(dir, "lfactor")
 	clitest.InstallBoth(t, binary)
 	env := slurmOn(t, r, dir)

@@ -14,13 +14,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
 // lab is hosts with ssh, of which the last is the user's.
 type lab struct {
-	*rig.Rig
+	*Rig
 	t      *testing.T
 	dir    string
 	binary string
@@ -29,7 +28,7 @@ type lab struct {
 
 func newLab(t *testing.T, dir string, hosts int) *lab {
 	t.Helper()
-	l := &lab{Rig: rig.New(t, hosts+1, dir), t: t, dir: dir, binary: filepath.Join(dir, "lfactor")}
+	l := &lab{Rig: newRig(t, hosts+1, dir), t: t, dir: dir, binary: filepath.Join(dir, "lfactor")}
 	clitest.InstallBoth(t, l.binary)
 	l.ssh = "ssh -F " + l.SSH()
 	return l

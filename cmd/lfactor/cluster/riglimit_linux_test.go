@@ -1,4 +1,4 @@
-package rig
+package cluster_test
 
 import (
 	"testing"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitFiles says how many files a process may have open from now on, and how far it may raise that.
-func LimitFiles(t testing.TB, pid, files, most int) {
+// limitFiles says how many files a process may have open from now on, and how far it may raise that.
+func limitFiles(t testing.TB, pid, files, most int) {
 	t.Helper()
 	err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(files), Max: uint64(most)}, nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-package fleet
+package cluster_test
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/cluster/edge"
-	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/host/links"
@@ -23,7 +22,7 @@ import (
 // far is the transport of a host of a rig.
 type far struct {
 	*edge.Listener
-	h     *rig.Host
+	h     *Host
 	id    *trust.Identity
 	addrs []string
 	names []string
@@ -112,7 +111,7 @@ func (a *adder) Waits() actors.Wait { return actors.Wait{For: actors.None} }
 // ring that sends at the full rate takes 2(n-1)/n of the bytes: 0.805 s.
 func BenchmarkSum(b *testing.B) {
 	const n, size, rate = 4, 64 << 20, 1_000_000_000
-	r := rig.New(b, n, b.TempDir())
+	r := newRig(b, n, b.TempDir())
 	ca, err := trust.NewCA("bench", time.Now())
 	require.NoError(b, err)
 	f := make([]*far, n)

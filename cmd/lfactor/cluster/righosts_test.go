@@ -1,4 +1,4 @@
-package rig
+package cluster_test
 
 import (
 	"os"
@@ -14,7 +14,7 @@ import (
 func TestRig(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "shared"), nil, 0o644))
-	r := New(t, 2, dir)
+	r := newRig(t, 2, dir)
 	a, b := r.Hosts[0], r.Hosts[1]
 	out, err := a.Command("sh", "-c", "hostname; ls /tmp; ls "+dir+"; ps -e 2>/dev/null | wc "+
 		"-l").CombinedOutput()

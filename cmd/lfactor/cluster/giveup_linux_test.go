@@ -1,4 +1,4 @@
-package rig
+package cluster_test
 
 import (
 	"net"
@@ -13,7 +13,7 @@ import (
 // TestGiveUpAfter: a connection over a network that is cut fails soon, whether something was sent or not; by
 // itself it would not for a quarter of an hour.
 func TestGiveUpAfter(t *testing.T) {
-	r := New(t, 2, t.TempDir())
+	r := newRig(t, 2, t.TempDir())
 	a, b := r.Hosts[0], r.Hosts[1]
 	var ln net.Listener
 	var err error

@@ -1,4 +1,4 @@
-package rig
+package cluster_test
 
 import (
 	"fmt"

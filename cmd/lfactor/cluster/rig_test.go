@@ -1,7 +1,4 @@
-// Package rig makes hosts for tests out of namespaces of one Linux machine: each has processes, mounts,
-// a name, a network and a /tmp, /run and /root of its own, and all are joined by a bridge of which
-// nothing else knows. It needs root; without it, tests that want it are skipped by name.
-package rig
+package cluster_test
 
 import (
 	"bytes"
@@ -17,7 +14,9 @@ import (
 	"time"
 )
 
-// Rig is a set of hosts on one bridge.
+// Rig is hosts for tests, made out of namespaces of one Linux machine: each has processes, mounts, a name, a network and
+// a /tmp, /run and /root of its own, and all are joined by a bridge of which nothing else knows. It needs root; without
+// it, tests that want it are skipped by name.
 type Rig struct {
 	t      testing.TB
 	prefix string
@@ -35,8 +34,8 @@ type Host struct {
 	cmd  *exec.Cmd
 }
 
-// New makes n hosts with addresses 10.77.0.1 and on. Shared is a directory that all of them see.
-func New(t testing.TB, n int, shared string) *Rig {
+// newRig makes n hosts with addresses 10.77.0.1 and on. Shared is a directory that all of them see.
+func newRig(t testing.TB, n int, shared string) *Rig {
 	t.Helper()
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("left out: hosts made of namespaces need Linux and root")
@@ -103,7 +102,7 @@ rmdir /root/keep
 touch /run/booted
 exec sleep infinity`
 
-// Boot starts the host's init; New has done it once.
+// Boot starts the host's init; newRig has done it once.
 func (h *Host) Boot() {
 	h.r.t.Helper()
 	h.cmd = exec.Command("nsenter", "--net=/run/netns/"+h.ns, "unshare", "-m", "-p", "-u", "-f",
