@@ -23,6 +23,8 @@ import time
 
 import numpy as np
 
+from rows import row
+
 
 def tensors(layers, h=4096, mlp=11008, vocab=32000):
     yield "model.embed_tokens.weight", [vocab, h]
@@ -157,6 +159,7 @@ def main():
                   f"({total / t / 1e9:.2f} GB/s): {c / t:.2f}; at most {mib:.0f} MiB resident", flush=True)
             want = hashes(dst)
             shutil.rmtree(dst)
+        row("convert a checkpoint", ratios, {"cp": [1.0] * len(ratios)})
         if a.kills:
             killed(a.lfactor, src, dst, a.kills, total)
             assert hashes(dst) == want

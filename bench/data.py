@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 
+from rows import row
+
 SHARDS, SIDE = 6, 384
 
 
@@ -107,6 +109,7 @@ def main():
                     r = run([sys.executable, __file__, "--theirs", urls, str(workers), str(int(decode))])
                     assert r["samples"] == a.samples, r
                     into.append(r["samples"] / r["cpu"])
+            row(f"read shards{', decoded' if decode else ''}, CPU", ours, {"webdataset": plain, "webdataset + DataLoader": loader})
             us, one, two = map(statistics.median, (ours, plain, loader))
             print(f"{'decoded, 224²' if decode else 'raw':18}{us:>10.0f}{one:>12.0f}{us / one:>8.1f}{two:>18.0f}{us / two:>8.1f}", flush=True)
         if a.memory:

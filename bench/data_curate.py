@@ -18,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 
+from rows import row
+
 HERE = pathlib.Path(__file__).parent
 
 FILTERS = """
@@ -109,6 +111,7 @@ def main():
                 y -= theirs(code, "none")
                 rates.append((a.documents / x, a.documents / y))
             x, y = (statistics.median(r[i] for r in rates) for i in (0, 1))
+            row(f"curate {name}, CPU", [r[0] for r in rates], {"datatrove": [r[1] for r in rates]})
             print(f"{name:12}{x:10.0f}{y:12.0f}{statistics.median(r[0] / r[1] for r in rates):8.1f}", flush=True)
 
 

@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 
+from rows import row
+
 DIT = dict(num_attention_heads=6, attention_head_dim=64, ffn_dim=1536, num_layers=12, in_channels=16, out_channels=16, text_dim=256, freq_dim=256, patch_size=[1, 2, 2])
 UNET = dict(block_out_channels=[64, 128, 256], down_block_types=["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"], up_block_types=["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"],
             transformer_layers_per_block=[1, 1, 2], attention_head_dim=[1, 2, 4], layers_per_block=2, cross_attention_dim=256, in_channels=4, out_channels=4, use_linear_projection=True,
@@ -126,6 +128,8 @@ def main():
                     state = mine[0]["state"]
                     u, v = ((statistics.median(r["peak_rss"] for r in rs) - state) / 2**20 for rs in (mine, theirs))
                     print(f"{case:6}{precision:6}{threads:4}{x:9.3f}s{y:10.3f}s{y / x:7.2f}{u:13.0f}{v:13.0f}{u / v:8.2f}", flush=True)
+                    row(f"diffusion {case} {precision}, {threads} threads", [r["median"] for r in mine], {"diffusers": [r["median"] for r in theirs]}, less=True,
+                        memory=tuple(statistics.median(r["peak_rss"] for r in rs) for rs in (mine, theirs)))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pathlib
 import sys
 import tempfile
 
+import rows
 import step
 
 COMMON = dict(hidden_size=512, num_attention_heads=8, vocab_size=8192, tie_word_embeddings=False, rms_norm_eps=1e-6)
@@ -114,6 +115,9 @@ def main():
             ratio = rate["lfactor"] / rate[best]
             head()
             print(f"{shape:15}{precision:6}{rate['lfactor']:9.0f}{rate[best]:9.0f}{ratio:8.2f}{100 * floor:8.1f}%{above[0]:10.0f}{above[1]:10.0f}{above[0] / above[1]:8.2f}  {best}", flush=True)
+            rows.row(f"pretrain {shape} {precision}, {a.threads} threads", [r["tokens_per_second"] for r in ours],
+                     {w: [r["tokens_per_second"] for r in rs] for w, rs in results.items() if w != "lfactor"},
+                     memory=tuple(step.median(rs, lambda r: r["peak_rss"]) for rs in (ours, results[best])), floor=floor)
             if shape == "dense":
                 dense = ratio, floor
             elif dense:

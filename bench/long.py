@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 
+import rows
 import step
 
 COMMON = dict(hidden_size=256, intermediate_size=704, num_hidden_layers=4, vocab_size=4096, head_dim=64, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True,
@@ -171,6 +172,11 @@ def steps(a):
                 for how, t in theirs.items():
                     print(f"{shape:12}{precision:6}{a.length:8}{o['tokens_per_second']:11.0f}{t['tokens_per_second']:11.0f}{o['tokens_per_second'] / t['tokens_per_second']:8.2f}"
                           f"{o['peak_rss'] / mib:13.0f}{t['peak_rss'] / mib:9.0f}{o['peak_rss'] / t['peak_rss']:8.2f}  {way}; {how}", flush=True)
+            if theirs:
+                best = max(ours, key=lambda w: ours[w]["tokens_per_second"])
+                peer = max(theirs, key=lambda w: theirs[w]["tokens_per_second"])
+                rows.row(f"long {shape} {precision} {a.length} tokens, {a.threads} threads", [ours[best]["tokens_per_second"]], {f"PyTorch, {peer}": [theirs[peer]["tokens_per_second"]]},
+                         memory=(ours[best]["peak_rss"], theirs[peer]["peak_rss"]))
 
 
 def main():

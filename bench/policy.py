@@ -18,6 +18,7 @@ import types
 import numpy as np
 import torch
 import torchvision
+from rows import row
 from openpi_client import websocket_client_policy
 
 sys.path.insert(0, "bench/golden")
@@ -122,5 +123,7 @@ print({frames} / (used() - began))
 mid = statistics.median
 print(f"training step of {BATCH} samples: lfactor {1000 * mid(ours):.0f} ms, lerobot {1000 * mid(theirs):.0f} ms: {mid(theirs) / mid(ours):.2f} times as fast")
 print(f"chunk of actions: lfactor {mid(chunk_ours):.1f} ms, lerobot {mid(chunk_theirs):.1f} ms: {mid(chunk_ours) / mid(chunk_theirs):.2f} of its time")
+row("policy ACT, training", [mid(ours)], {"lerobot": [mid(theirs)]}, less=True)
+row("policy ACT, a chunk", [mid(chunk_ours)], {"lerobot": [mid(chunk_theirs)]}, less=True)
 mine, other = loader(dir / "demo" / "recordings")
 print(f"frames a second of a processor: lfactor {mine:.0f}, lerobot {other:.0f}: {mine / other:.2f} times as many")

@@ -20,6 +20,8 @@ import subprocess
 import sys
 import time
 
+from rows import row
+
 sys.path[0] = str(pathlib.Path(__file__).parent / "golden")  # not bench, whose kernels.py is no package of that name
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -172,6 +174,7 @@ def main():
     mine, other = statistics.median(took[1:]), statistics.median(theirs["took"][1:])
     print(f"| seconds of a step | {mine:.3f} | {other:.3f} | {other / mine:.2f} |")
     print(f"| peak of resident memory, MiB | {peak / 2**20:.0f} | {theirs['peak'] / 2**20:.0f} | {peak / theirs['peak']:.2f} |")
+    row(f"QLoRA {args.way} {args.dtype}, {args.threads} threads", [mine], {"PEFT + bitsandbytes": [other]}, less=True, memory=(peak, theirs["peak"]))
     sys.exit(0 if far <= 1e-3 else 1)
 
 

@@ -19,7 +19,7 @@ def row(task, ours, peers, less=False, memory=None, floor=None):
     name = better(peers, key=lambda p: statistics.median(peers[p]))
     pairs = [(t / o if less else o / t) for o, t in zip(ours, peers[name])]
     with open(path, "a") as f:
-        f.write(json.dumps(dict(task=task, peer=name, ratios=pairs, ours=statistics.median(ours), theirs=statistics.median(peers[name]), memory=memory, floor=floor)) + "\n")
+        f.write(json.dumps(dict(group=os.environ.get("LFACTOR_TASK"), task=task, peer=name, ratios=pairs, ours=statistics.median(ours), theirs=statistics.median(peers[name]), memory=memory, floor=floor)) + "\n")
 
 
 def interval(ratios):

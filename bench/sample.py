@@ -16,6 +16,8 @@ import subprocess
 import sys
 import time
 
+from rows import row
+
 PROMPT = "The history of the lighthouse begins"
 
 
@@ -76,6 +78,8 @@ def main():
         for way, pairs in rates.items():
             us, them = (statistics.median(p) for p in zip(*pairs))
             print(f"{threads:7} {way:5}{us:18.1f}{them:14.1f}{us / them:7.2f}  {'equal' if same else 'DIFFERENT'}", flush=True)
+            if way == "CPU":
+                row(f"decode one text, {threads} threads, CPU", [p[0] for p in pairs], {"transformers": [p[1] for p in pairs]})
 
 
 main()

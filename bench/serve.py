@@ -23,6 +23,7 @@ import time
 import urllib.request
 
 import smollm2
+from rows import row
 
 
 def main():
@@ -138,6 +139,7 @@ def beside(args, form, ours, theirs):
                 said[name], speed = timed(args, say, url, prompts, pid)
                 speeds[name].append(speed)
             same += [a == b for a, b in zip(said["lfactor"], said["llama.cpp"])]
+        row(f"serve {form}, {n} requests, {args.threads} threads", speeds["lfactor"], {"llama.cpp": speeds["llama.cpp"]})
         print(json.dumps({"form": form, "requests": n} | {name: round(statistics.median(v), 1) for name, v in speeds.items()} |
                          {"ratio": round(statistics.median(a / b for a, b in zip(*speeds.values())), 2), "same": round(sum(same) / len(same), 2)}), flush=True)
 
@@ -170,6 +172,7 @@ def measure(args, folder, url):
             same += [a == b for a, b in zip(said, out[:, args.prompt :].tolist())]
         line = {"requests": n, "lfactor": round(statistics.median(ours), 1)}
         if theirs:
+            row(f"serve {args.precision}, {n} requests, {args.threads} threads", ours, {"transformers": theirs})
             line |= {"transformers": round(statistics.median(theirs), 1),
                      "ratio": round(statistics.median(a / b for a, b in zip(ours, theirs)), 2), "same": sum(same) / len(same)}
         print(json.dumps(line), flush=True)

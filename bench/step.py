@@ -24,6 +24,8 @@ import subprocess
 import sys
 import tempfile
 
+from rows import row
+
 SHAPES = {
     "llama58m": dict(
         family="Llama", seq=512, batch=4,
@@ -130,6 +132,9 @@ def report(shape, precision, n, results):
         theirs = median(results[best], lambda r: r["peak_rss"]) / mib
         line += f"{theirs - state:12.0f}{(total - state) / (theirs - state):7.2f}{total:9.0f}{theirs:9.0f}{total / theirs:7.2f}"
     print(line, flush=True)
+    if best:
+        row(f"pretrain {shape} {precision}, {n} threads", [r["tokens_per_second"] for r in ours], {w: [r["tokens_per_second"] for r in results[w]] for w in refs}, memory=(total, theirs),
+            floor=median(ours, lambda r: r["of_floor"]))
 
 
 def main():

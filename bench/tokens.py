@@ -19,6 +19,8 @@ import tempfile
 import time
 import zlib
 
+from rows import row
+
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -107,6 +109,7 @@ def main():
                 peer.append(r["cpu"])
                 same = same and r["ids"] == m[2]
             us, them = min(ours), min(peer)
+            row(f"tokenize {name}, CPU", ours, {"tokenizers": peer}, less=True)
             print(f"{name:16}{us:10.2f}{total / us:8.1f}{them:10.2f}{them / us:7.1f}  {'equal' if same else 'DIFFERENT'}", flush=True)
 
 

@@ -138,12 +138,13 @@ def theirs(case, work, threads, steps, precision):
                             train_dataset=read("prompts.jsonl"), processing_class=tok, callbacks=[Clock()])
     else:
         import sentence_transformers as st
+        from sentence_transformers.losses import MultipleNegativesRankingLoss
+        from sentence_transformers.models import Normalize, Pooling, Transformer
 
-        body = st.models.Transformer(model, max_seq_length=128, model_args=load)
-        net = st.SentenceTransformer(modules=[body, st.models.Pooling(body.get_word_embedding_dimension(), "mean")], device="cpu")
-        keys = ("save_strategy", "logging_strategy")
+        body = Transformer(model, max_seq_length=128)
+        net = st.SentenceTransformer(modules=[body, Pooling(body.get_word_embedding_dimension(), pooling_mode="mean"), Normalize()], device="cpu").float()
         conf = st.SentenceTransformerTrainingArguments(**common, per_device_train_batch_size=16)
-        t = st.SentenceTransformerTrainer(net, conf, train_dataset=read("similar.jsonl"), loss=st.losses.MultipleNegativesRankingLoss(net, scale=20.0), callbacks=[Clock()])
+        t = st.SentenceTransformerTrainer(net, conf, train_dataset=read("similar.jsonl"), loss=MultipleNegativesRankingLoss(net, scale=20.0), callbacks=[Clock()])
     t.train()
     print(json.dumps(dict(seconds=seconds, peak=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)))
 
