@@ -163,17 +163,17 @@ func (a *Agent) attend(e decide.Dial) error {
 		return err
 	}
 	a.step(decide.Heard{Conn: e.Conn, M: m})
-	return a.converse(e.Conn, c)
+	return a.converse(e.Conn, c, control.Beats+min(time.Duration(m.At), 2*control.Beats))
 }
 
 // dialLimit is how long a head may take to answer: one on a lost host never does, and another leads by then.
 const dialLimit = 2 * time.Second
 
-// converse beats and hears until the head is silent or gone.
-func (a *Agent) converse(conn int64, c *control.Conn) error {
+// converse beats so often and hears until the head is silent or gone.
+func (a *Agent) converse(conn int64, c *control.Conn, every time.Duration) error {
 	stop := make(chan struct{})
 	defer close(stop)
-	go a.beat(c, stop)
+	go a.beat(c, every, stop)
 	for {
 		m, err := c.Listen(control.HeadSilence)
 		if err != nil {
@@ -185,9 +185,9 @@ func (a *Agent) converse(conn int64, c *control.Conn) error {
 	}
 }
 
-// beat says at each control.Beats that this agent lives.
-func (a *Agent) beat(c *control.Conn, stop <-chan struct{}) {
-	beat := time.NewTicker(control.Beats)
+// beat says again and again that this agent lives.
+func (a *Agent) beat(c *control.Conn, every time.Duration, stop <-chan struct{}) {
+	beat := time.NewTicker(every)
 	defer beat.Stop()
 	for n := 1; ; n++ {
 		select {

@@ -269,6 +269,9 @@ const (
 	Stopped = 3 * time.Second
 )
 
+// More is how much longer than Beats a head with so many agents and each of these wait: thousands would keep it busy.
+func More(n int) time.Duration { return min(2*Beats, max(0, time.Duration(n)*Beats/1666-Beats)) }
+
 // EnvTalk is the environment variable with the file descriptor by which a process of a job speaks with
 // its agent.
 const EnvTalk = "LFACTOR_AGENT_FD"

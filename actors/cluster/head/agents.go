@@ -86,6 +86,9 @@ func (l *link) write(done chan struct{}) {
 			}
 		}
 		for _, m := range all {
+			if m.Kind == control.Welcome {
+				beat.Reset(control.Beats + time.Duration(m.At))
+			}
 			if l.c.Send(m) != nil {
 				l.c.Close()
 				return

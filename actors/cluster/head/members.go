@@ -9,12 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/head/decide"
+	"github.com/lfactor/lfactor/actors/cluster/store"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
@@ -137,7 +140,14 @@ func (h *Head) enroll(done bool) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if !done {
-		h.step(decide.Enroll{Serials: serials, Last: true})
+		for some := range slices.Chunk(slices.Sorted(maps.Keys(serials)), store.MostOps) { // what one commit takes
+			part := map[string]string{}
+			for _, n := range some {
+				part[n] = serials[n]
+			}
+			h.step(decide.Enroll{Serials: part})
+		}
+		h.step(decide.Enroll{Last: true})
 		ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
 		defer cancel()
 		if err := h.look(ctx, func(*decide.Head) {}); err != nil {

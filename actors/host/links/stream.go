@@ -32,7 +32,7 @@ func (e *outEdge) write() {
 			s.farewell()
 			s = e.open(m.Epoch)
 		}
-		for s.send(m); s.err != nil && needed(m.Kind) && e.l.open(); s.send(m) {
+		for s.send(m); s.err != nil && e.needs(m.Kind); s.send(m) {
 			s.farewell()
 			s = e.open(m.Epoch)
 		}
@@ -41,15 +41,15 @@ func (e *outEdge) write() {
 	s.farewell()
 }
 
-// needed reports whether nobody else would hear that a message of a kind is lost: its sender tells over the same edge
-// that messages are, and an epoch that is over is not told of.
-func needed(k actors.Kind) bool { return k == actors.Broken || k == actors.Join }
-
-// open reports whether this process goes on sending.
-func (l *Links) open() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.closing
+// needs reports whether nobody else would hear that a message of a kind is lost: its sender tells over the same edge that
+// messages are, and an epoch that is over is not told of. At the end nothing is needed.
+func (e *outEdge) needs(k actors.Kind) bool {
+	select {
+	case <-e.l.over:
+		return false
+	default:
+		return k == actors.Broken || k == actors.Join
+	}
 }
 
 // open connects with the process of the edge's receiver.

@@ -47,7 +47,8 @@ func (s *stub) attend(ctx context.Context, addr string) error {
 	if err := c.Send(control.Message{Kind: control.Hello, Info: &s.info}); err != nil {
 		return err
 	}
-	if _, err := c.Receive(30 * time.Second); err != nil {
+	m, err := c.Receive(30 * time.Second)
+	if err != nil {
 		return err
 	}
 	s.up.Store(true)
@@ -55,7 +56,7 @@ func (s *stub) attend(ctx context.Context, addr string) error {
 	defer close(stop)
 	defer c.Close()
 	go func() {
-		beat := time.NewTicker(control.Beats)
+		beat := time.NewTicker(control.Beats + time.Duration(m.At))
 		defer beat.Stop()
 		for {
 			select {

@@ -137,13 +137,13 @@ func (in Connect) apply(h *Head) {
 	}
 	h.say(Answer{Ask: in.Ask})
 	h.order(a, control.Message{Kind: control.Welcome, Revoked: slices.Clone(h.revoked), Epoch: h.o.Term,
-		Procs: in.Wrote})
+		Procs: in.Wrote, At: int64(control.More(len(h.agents)))})
 	text := fmt.Sprintf("host %s joined from %s, agent pid %d", a.Name, in.Remote, info.Pid)
 	if back {
 		text = fmt.Sprintf("host %s is connected again", a.Name)
 	}
 	h.event(Event{Kind: "join", Host: a.Name, Text: text})
-	h.tellHosts()
+	h.tellSoon()
 	h.match(a, in.Hello.Procs)
 	h.due = true
 }
@@ -209,7 +209,7 @@ func (in Quiet) apply(h *Head) {
 	}
 	a.quiet = true
 	h.event(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %v", a.Name, control.Silent(in.For))})
-	h.tellHosts()
+	h.tellSoon()
 	h.say(Revive{a.Name})
 }
 
@@ -229,7 +229,7 @@ func (in Heard) apply(h *Head) {
 	a.quiet = false
 	h.event(Event{Kind: "join", Host: a.Name, Text: fmt.Sprintf(
 		"host %s is heard again: its agent was silent for %v", a.Name, in.Gap.Round(10*time.Millisecond))})
-	h.tellHosts()
+	h.tellSoon()
 	h.due = true
 }
 
@@ -256,7 +256,7 @@ func (in Gone) apply(h *Head) {
 	}
 	if !known {
 		h.event(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %s", a.Name, in.Why)})
-		h.tellHosts()
+		h.tellSoon()
 	}
 	wait := grace
 	if in.Silent {
@@ -290,6 +290,18 @@ func (h *Head) lostWith(host, text string) {
 				h.procEnded(j, n, text, -1)
 			}
 		}
+	}
+}
+
+// tellSoon is tellHosts; of many agents that come one after the other it tells all at once, after a time that grows with
+// those that are to hear it: what it takes then grows with their number and not with its square.
+func (h *Head) tellSoon() {
+	switch n := h.Connected(); {
+	case n < 100:
+		h.tellHosts()
+	case h.telling == 0:
+		h.telling = h.timer()
+		h.say(Wake{h.telling, time.Duration(n) * time.Millisecond / 10})
 	}
 }
 

@@ -47,6 +47,7 @@ type Head struct {
 	links   []control.Link    // as they were measured last
 	timers  int64             // that were started
 	retry   int64             // timer for a commit that has failed
+	telling int64             // timer for telling of hosts that have come, 0 for none
 	due     bool              // jobs that wait may have room now
 	ending  bool
 	aside   []aside // what was not read
@@ -211,6 +212,11 @@ type Elapsed struct{ Timer int64 }
 // apply acts on a timer that runs out: the host whose return it bounds is gone. A timer of nobody
 // was given up.
 func (in Elapsed) apply(h *Head) {
+	if in.Timer == h.telling {
+		h.telling = 0
+		h.tellHosts()
+		return
+	}
 	for _, a := range h.inOrder() {
 		if a.lost == in.Timer {
 			h.gone(a)

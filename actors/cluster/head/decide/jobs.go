@@ -386,9 +386,6 @@ func (j *Job) peers() map[int]control.Peer {
 	return out
 }
 
-// tellAll sends all processes of a job where the others are.
-func (h *Head) tellAll(j *Job) { h.tellPeers(j, "") }
-
 // tellPeers sends the processes of a job on a host, "" for all, where the others are. Who knows it takes no notice.
 func (h *Head) tellPeers(j *Job, host string) {
 	peers := j.peers()

@@ -38,7 +38,7 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 	case control.Listening:
 		p.Addr = m.Addr
 		h.save(j)
-		h.tellAll(j)
+		h.tellPeers(j, "")
 		h.askEnd(j, a)
 	case control.Ready:
 		if m.Proc == 0 { // its run has taken a step
@@ -303,7 +303,7 @@ func (h *Head) match(a *agent, have []control.Proc) {
 		}
 		if moved {
 			h.save(j)
-			h.tellAll(j)
+			h.tellPeers(j, "")
 		}
 	}
 	for _, j := range h.sorted() {

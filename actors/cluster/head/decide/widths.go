@@ -151,7 +151,7 @@ func (h *Head) noRoom(j *Job, n int, lost string) {
 	h.save(j)
 	h.event(Event{Kind: "replan", Job: j.ID, Host: lost, Text: fmt.Sprintf("job %s has %s: it makes durable "+
 		"what its other processes hold", j.ID, why)})
-	h.tellAll(j) // its host is none of the run's any more
+	h.tellPeers(j, "") // its host is none of the run's any more
 	h.tellState(j, n)
 }
 
