@@ -60,6 +60,9 @@ func TestFirstDay(t *testing.T) {
 	on(30)
 	require.Equal(t, "blue 2026-01-30", wordOf(t, datedRun(t, dir)))
 	require.Equal(t, "red 2025-12-26", wordOf(t, datedRun(t, dir, "data.template_date=2025-12-26")))
+	t.Setenv(envDay, "2026-03-26")
+	require.Equal(t, "red 2026-03-26", wordOf(t, datedRun(t, dir)), "another process has the day of the one that leads")
+	require.NoError(t, os.Unsetenv(envDay))
 
 	on(26)
 	require.NoError(t, Train(context.Background(), datedRun(t, dir, "train.steps=2"), Options{}))
