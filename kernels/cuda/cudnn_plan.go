@@ -160,13 +160,3 @@ func (g *graph) configOf(text string, whole, dev uintptr) uintptr {
 	}
 	return g.finish(config)
 }
-
-// described is a device by its properties, without one at hand: the test of plans.
-func described(json string) func(g *graph) uintptr {
-	return func(g *graph) uintptr {
-		d := g.new(dnnDevice)
-		text := append([]byte(json), 0)
-		g.put(d, deviceJSON, typeChar, len(text), unsafe.Pointer(&text[0]))
-		return g.finish(d)
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/ebitengine/purego"
 	"github.com/stretchr/testify/require"
@@ -368,4 +369,14 @@ func emptyDriverText(t *testing.T) string {
 		}
 	}
 	return c.String()
+}
+
+// described is a device by its properties, without one at hand: the test of plans.
+func described(json string) func(g *graph) uintptr {
+	return func(g *graph) uintptr {
+		d := g.new(dnnDevice)
+		text := append([]byte(json), 0)
+		g.put(d, deviceJSON, typeChar, len(text), unsafe.Pointer(&text[0]))
+		return g.finish(d)
+	}
 }

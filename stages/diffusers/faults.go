@@ -3,6 +3,7 @@ package diffusers
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/configs/source"
 )
@@ -23,14 +24,13 @@ func (f *Faults) Add(key, try, why string, args ...any) {
 		&source.Error{File: f.file, Line: f.line[key], Key: key, Why: fmt.Sprintf(why, args...), Try: try})
 }
 
-// OneOf reports a value that is none of those known.
-func (f *Faults) OneOf(key, value string, known ...string) {
-	for _, k := range known {
-		if k == value {
-			return
-		}
+// OneOf reports a value that is none of those known, and gives false then.
+func (f *Faults) OneOf(key, value string, known ...string) bool {
+	if slices.Contains(known, value) {
+		return true
 	}
 	f.Add(key, source.Nearest(value, known), "%s is unknown", source.Quoted(value))
+	return false
 }
 
 // Within reports a number outside of a closed interval.
@@ -39,6 +39,9 @@ func (f *Faults) Within(key string, v, low, high float64) {
 		f.Add(key, fmt.Sprintf("set a number from %g to %g", low, high), "%g is out of range", v)
 	}
 }
+
+// At is the place of a key, as "config.json:5".
+func (f *Faults) At(key string) string { return fmt.Sprintf("%s:%d", f.file, f.line[key]) }
 
 // Has reports whether the file gives the key a value, be it null.
 func (f *Faults) Has(key string) bool { return f.line[key] > 0 }

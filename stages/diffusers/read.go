@@ -138,15 +138,15 @@ func pythonNumber(text []byte) string {
 // over, as diffusers does with keys of other classes.
 func (f *Faults) Fill(to any, raw map[string]json.RawMessage, known []string, nobody string) {
 	fields := map[string]reflect.Value{}
-	for _, k := range keysOf(to) {
-		fields[k.name] = k.value
+	for _, k := range Fields(to) {
+		fields[k.Name] = k.Value
 	}
 	all := append(Keys(to), known...)
 	for _, key := range source.SortedKeys(raw) {
 		field, own := fields[key]
 		switch {
 		case own:
-			f.set(key, field, raw[key])
+			f.Set(key, field, raw[key])
 		case !slices.Contains(private, key) && !slices.Contains(known, key):
 			f.Add(key, source.DidYouMean(key, all), "%s has this key", nobody)
 		}
@@ -155,27 +155,27 @@ func (f *Faults) Fill(to any, raw map[string]json.RawMessage, known []string, no
 
 // Keys lists the keys of the struct that of points at, as they stand in it.
 func Keys(of any) (names []string) {
-	for _, k := range keysOf(of) {
-		names = append(names, k.name)
+	for _, k := range Fields(of) {
+		names = append(names, k.Name)
 	}
 	return names
 }
 
-// keyed is a field of a struct under its key.
-type keyed struct {
-	name  string
-	value reflect.Value
+// Field is a field of a struct under its key.
+type Field struct {
+	Name  string
+	Value reflect.Value
 }
 
-// keysOf lists the keys of a struct, those of embedded structs among them.
-func keysOf(of any) []keyed { return structKeys(reflect.ValueOf(of).Elem()) }
+// Fields lists the keys of a struct, those of embedded structs among them.
+func Fields(of any) []Field { return structKeys(reflect.ValueOf(of).Elem()) }
 
-func structKeys(v reflect.Value) (keys []keyed) {
+func structKeys(v reflect.Value) (keys []Field) {
 	for i := range v.NumField() {
 		if t := v.Type().Field(i); t.Anonymous {
 			keys = append(keys, structKeys(v.Field(i))...)
 		} else if name := t.Tag.Get("json"); name != "" {
-			keys = append(keys, keyed{name, v.Field(i)})
+			keys = append(keys, Field{name, v.Field(i)})
 		}
 	}
 	return keys
@@ -199,8 +199,8 @@ func wants(t reflect.Type) string {
 	return one[t.Kind()]
 }
 
-// set decodes one value. null is a value of slices and pointers alone.
-func (f *Faults) set(key string, to reflect.Value, raw json.RawMessage) {
+// Set decodes one value. null is a value of slices and pointers alone.
+func (f *Faults) Set(key string, to reflect.Value, raw json.RawMessage) {
 	null := string(raw) == "null"
 	if null && to.Kind() != reflect.Slice && to.Kind() != reflect.Pointer {
 		f.Add(key, "", "null where %s belongs", wants(to.Type()))

@@ -14,10 +14,10 @@ import (
 // two spaces, and whole numbers of a float's key with a point. Reading gives back an equal struct.
 func Marshal(class string, of any) []byte {
 	lines := []string{fmt.Sprintf("  %q: %q", classKey, class), fmt.Sprintf("  %q: %q", versionKey, Version)}
-	keys := keysOf(of)
-	slices.SortFunc(keys, func(a, b keyed) int { return strings.Compare(a.name, b.name) })
+	keys := Fields(of)
+	slices.SortFunc(keys, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 	for _, k := range keys {
-		lines = append(lines, fmt.Sprintf("  %q: %s", k.name, pythonic(k.value, "  ")))
+		lines = append(lines, fmt.Sprintf("  %q: %s", k.Name, pythonic(k.Value, "  ")))
 	}
 	return []byte("{\n" + strings.Join(lines, ",\n") + "\n}\n")
 }

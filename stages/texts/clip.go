@@ -58,13 +58,13 @@ func (c *clip) check(f *faults) {
 	f.within(size{"vocab_size", c.Vocab, 1 << 20}, size{"hidden_size", c.Hidden, 1 << 16},
 		size{"intermediate_size", c.Inter, 1 << 18}, size{"num_hidden_layers", c.Layers, 1 << 10},
 		size{"num_attention_heads", c.Heads, 1 << 10}, size{"max_position_embeddings", c.Most, 1 << 16})
-	f.oneOf("hidden_act", c.Act, source.SortedKeys(activations))
+	f.OneOf("hidden_act", c.Act, source.SortedKeys(activations)...)
 	f.positive("layer_norm_eps", c.Eps)
 	if c.Heads > 0 && c.Hidden%c.Heads != 0 {
-		f.add("num_attention_heads", "", "%d heads do not share a hidden_size of %d", c.Heads, c.Hidden)
+		f.Add("num_attention_heads", "", "%d heads do not share a hidden_size of %d", c.Heads, c.Hidden)
 	}
 	if c.EOS < 0 || c.EOS >= c.Vocab {
-		f.add("eos_token_id", "", "%d is outside of the vocabulary of %d", c.EOS, c.Vocab)
+		f.Add("eos_token_id", "", "%d is outside of the vocabulary of %d", c.EOS, c.Vocab)
 	}
 }
 

@@ -1,15 +1,14 @@
 package texts
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs/source"
+	"github.com/lfactor/lfactor/stages/diffusers"
 )
 
 // transformersVersion is what config.json says that it was written by.
@@ -36,22 +35,22 @@ func ReadFile(path string) (*Model, error) {
 
 // Read is ReadFile of text; file is what errors call it. Keys that it does not have get transformers' defaults.
 func Read(file string, text []byte) (*Model, error) {
-	f := &faults{file: file, line: map[string]int{}}
-	raw := f.object(text)
-	if f.list != nil {
-		return nil, f.err()
+	f := &faults{diffusers.New(file)}
+	raw := f.Object(text, "give the config.json of a text encoder's folder")
+	if f.Any() {
+		return nil, f.Err()
 	}
 	class, ok := f.class(raw)
 	if !ok {
-		return nil, f.err()
+		return nil, f.Err()
 	}
 	c := class.fresh()
 	notes, kept := f.fill(class, c, raw)
-	if f.list == nil {
+	if !f.Any() {
 		c.check(f)
 	}
-	if f.list != nil {
-		return nil, f.err()
+	if f.Any() {
+		return nil, f.Err()
 	}
 	m := c.model()
 	m.Class, m.Notes, m.config, m.kept = class.Name, notes, c, kept
@@ -62,11 +61,11 @@ func Read(file string, text []byte) (*Model, error) {
 func (f *faults) class(raw map[string]json.RawMessage) (Class, bool) {
 	var names []string
 	if err := json.Unmarshal(raw["architectures"], &names); err != nil || len(names) != 1 {
-		f.add("architectures", "set a list of "+source.OneOf(classNames()),
+		f.Add("architectures", "set a list of "+source.OneOf(classNames()),
 			"the file does not say which class it is of")
 		return Class{}, false
 	}
-	if !f.oneOf("architectures", names[0], classNames()) {
+	if !f.OneOf("architectures", names[0], classNames()...) {
 		return Class{}, false
 	}
 	class := classes[names[0]]
@@ -74,48 +73,10 @@ func (f *faults) class(raw map[string]json.RawMessage) (Class, bool) {
 	var typ string
 	if text, given := raw["model_type"]; given {
 		if json.Unmarshal(text, &typ) != nil || !slices.Contains(types, typ) {
-			f.add("model_type", source.OneOf(types), "%s is not that of %s", string(text), class.Name)
+			f.Add("model_type", source.OneOf(types), "%s is not that of %s", string(text), class.Name)
 		}
 	}
 	return class, true
-}
-
-// object splits the text into its keys, and notes the line of each.
-func (f *faults) object(text []byte) map[string]json.RawMessage {
-	d := json.NewDecoder(bytes.NewReader(text))
-	line := func() int { return 1 + bytes.Count(text[:min(int(d.InputOffset()), len(text))], []byte("\n")) }
-	broken := func(err error) map[string]json.RawMessage {
-		f.line[""] = line()
-		f.add("", "give the config.json of a text encoder's folder", "no JSON object: %v", err)
-		return nil
-	}
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return broken(fmt.Errorf("it begins with %v", t))
-	}
-	raw := map[string]json.RawMessage{}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return broken(err)
-		}
-		key, at := t.(string), line()
-		var v json.RawMessage
-		if err := d.Decode(&v); err != nil {
-			return broken(err)
-		}
-		if f.line[key] > 0 {
-			f.line[key] = at
-			f.add(key, "leave one", "the key is given twice")
-		}
-		f.line[key], raw[key] = at, v
-	}
-	if _, err := d.Token(); err != nil {
-		return broken(err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return broken(fmt.Errorf("more text behind the object"))
-	}
-	return raw
 }
 
 // fill sets the fields of a configuration to the values of their keys, and keeps those that are idle. Keys
@@ -123,8 +84,8 @@ func (f *faults) object(text []byte) map[string]json.RawMessage {
 func (f *faults) fill(class Class, c config, raw map[string]json.RawMessage) (notes []string,
 	kept map[string]json.RawMessage) {
 	fields := map[string]reflect.Value{}
-	for _, k := range keysOf(c) {
-		fields[k.name] = k.value
+	for _, k := range diffusers.Fields(c) {
+		fields[k.Name] = k.Value
 	}
 	kept = map[string]json.RawMessage{}
 	known := append(source.SortedKeys(fields), written...)
@@ -132,57 +93,18 @@ func (f *faults) fill(class Class, c config, raw map[string]json.RawMessage) (no
 		to, own := fields[key]
 		switch {
 		case own:
-			f.set(key, to, raw[key])
+			f.Set(key, to, raw[key])
 		case slices.Contains(idle, key), slices.Contains(class.Idle, key):
 			kept[key] = raw[key]
 			if text := string(raw[key]); strings.Contains(key, "dropout") && !source.SameValue(text, "0") {
-				notes = append(notes, fmt.Sprintf("%s:%d: %s: %s is not used: captions are encoded "+
-					"without dropout", f.file, f.line[key], key, text))
+				notes = append(notes, fmt.Sprintf("%s: %s: %s is not used: captions are encoded "+
+					"without dropout", f.At(key), key, text))
 			}
 		case !slices.Contains(known, key):
-			f.add(key, source.DidYouMean(key, known), "%s has no such key", class.Name)
+			f.Add(key, source.DidYouMean(key, known), "%s has no such key", class.Name)
 		}
 	}
 	return notes, kept
-}
-
-// keyed is a field of a configuration under its key.
-type keyed struct {
-	name  string
-	value reflect.Value
-}
-
-// keysOf lists the keys of a configuration, those of embedded structs among them.
-func keysOf(c config) []keyed { return structKeys(reflect.ValueOf(c).Elem()) }
-
-func structKeys(v reflect.Value) (keys []keyed) {
-	for i := range v.NumField() {
-		if t := v.Type().Field(i); t.Anonymous {
-			keys = append(keys, structKeys(v.Field(i))...)
-		} else if name := t.Tag.Get("json"); name != "" {
-			keys = append(keys, keyed{name, v.Field(i)})
-		}
-	}
-	return keys
-}
-
-// set decodes one value; null is a value of pointers alone.
-func (f *faults) set(key string, to reflect.Value, raw json.RawMessage) {
-	wants := map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Int: "an integer",
-		reflect.Float64: "a number", reflect.String: "a string"}
-	kind := to.Kind()
-	if kind == reflect.Pointer {
-		kind = to.Type().Elem().Kind()
-	} else if string(raw) == "null" {
-		f.add(key, "", "null where %s belongs", wants[kind])
-		return
-	}
-	fresh := reflect.New(to.Type())
-	if err := json.Unmarshal(raw, fresh.Interface()); err != nil {
-		f.add(key, "", "%s where %s belongs", source.Quoted(string(raw)), wants[kind])
-		return
-	}
-	to.Set(fresh.Elem())
 }
 
 // Config is the model's config.json as transformers writes it: all keys in order, two spaces, those that
@@ -194,9 +116,9 @@ func (m *Model) Config(dtype string) []byte {
 	for key, raw := range m.kept {
 		all[key] = raw
 	}
-	for _, k := range keysOf(m.config) {
-		if k.value.Kind() != reflect.Pointer || !k.value.IsNil() {
-			all[k.name] = k.value.Interface()
+	for _, k := range diffusers.Fields(m.config) {
+		if k.Value.Kind() != reflect.Pointer || !k.Value.IsNil() {
+			all[k.Name] = k.Value.Interface()
 		}
 	}
 	text, err := json.MarshalIndent(all, "", "  ")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/diffusers"
 )
 
 // refusals are files that are refused: a class, or none, its keys, and what is said.
@@ -94,12 +95,12 @@ func shows(m *Model) string {
 func TestKeysAct(t *testing.T) {
 	for _, c := range Classes() {
 		plain := c.fresh().model()
-		for i, k := range keysOf(c.fresh()) {
+		for i, k := range diffusers.Fields(c.fresh()) {
 			changed := c.fresh()
-			switch v := keysOf(changed)[i].value; v.Kind() {
+			switch v := diffusers.Fields(changed)[i].Value; v.Kind() {
 			case reflect.Int:
 				v.SetInt(2 * v.Int())
-				if k.name == "eos_token_id" {
+				if k.Name == "eos_token_id" {
 					v.SetInt(49406)
 				}
 			case reflect.Float64:
@@ -111,18 +112,18 @@ func TestKeysAct(t *testing.T) {
 			case reflect.Pointer: // what follows from another key
 				x := reflect.New(v.Type().Elem())
 				v.Set(x)
-				if f := (&faults{}); x.Elem().Kind() == reflect.Bool {
-					if changed.check(f); f.err() == nil {
+				if f := (&faults{diffusers.New("config.json")}); x.Elem().Kind() == reflect.Bool {
+					if changed.check(f); f.Err() == nil {
 						x.Elem().SetBool(true)
 					}
 				}
 			}
-			f := &faults{}
-			if changed.check(f); f.err() != nil {
-				require.ErrorContains(t, f.err(), k.name, c.Name)
+			f := &faults{diffusers.New("config.json")}
+			if changed.check(f); f.Err() != nil {
+				require.ErrorContains(t, f.Err(), k.Name, c.Name)
 				continue
 			}
-			require.NotEqual(t, shows(plain), shows(changed.model()), "%s: %s", c.Name, k.name)
+			require.NotEqual(t, shows(plain), shows(changed.model()), "%s: %s", c.Name, k.Name)
 		}
 	}
 }

@@ -54,27 +54,27 @@ func (c *t5) check(f *faults) {
 		size{"relative_attention_max_distance", c.Distance, 1 << 16})
 	f.positive("layer_norm_epsilon", c.Eps)
 	if c.Buckets < 4 {
-		f.add("relative_attention_num_buckets", "set 4 or more",
+		f.Add("relative_attention_num_buckets", "set 4 or more",
 			"%d buckets are too few for both sides, each with near and far distances", c.Buckets)
 	}
 	if near := c.Buckets / 2 / 2; c.Distance <= near {
-		f.add("relative_attention_max_distance", fmt.Sprintf("set more than %d", near),
+		f.Add("relative_attention_max_distance", fmt.Sprintf("set more than %d", near),
 			"%d is among the distances that have a bucket each", c.Distance)
 	}
 	if c.Decoder {
-		f.add("is_decoder", "set false", "a decoder is no encoder of captions")
+		f.Add("is_decoder", "set false", "a decoder is no encoder of captions")
 	}
 	act, gated := c.forward()
 	if _, ok := activations[act]; !ok || strings.Count(c.Forward, "-") > 1 ||
 		strings.Contains(c.Forward, "-") && !gated {
-		f.add("feed_forward_proj", "set relu, gated-gelu or another activation of transformers, with or "+
+		f.Add("feed_forward_proj", "set relu, gated-gelu or another activation of transformers, with or "+
 			"without gated-", "%q is unknown", c.Forward)
 	}
 	if c.Act != nil && *c.Act != act {
-		f.add("dense_act_fn", "leave it out", "%q is not that of feed_forward_proj, %q", *c.Act, act)
+		f.Add("dense_act_fn", "leave it out", "%q is not that of feed_forward_proj, %q", *c.Act, act)
 	}
 	if c.Gated != nil && *c.Gated != gated {
-		f.add("is_gated_act", "leave it out", "%v is not what feed_forward_proj %q says", *c.Gated, c.Forward)
+		f.Add("is_gated_act", "leave it out", "%v is not what feed_forward_proj %q says", *c.Gated, c.Forward)
 	}
 }
 
