@@ -239,3 +239,41 @@ func TestPlanTensors(t *testing.T) {
 	_, err = simOutput(t, "plan", shippedRun, "--tensors", "--hosts", "1x2")
 	require.ErrorContains(t, err, "--tensors: it decides for the run file's own plan")
 }
+
+// TestPlanExplained: with --hosts, --explain says what the best plan's step is made of and what every other choice costs,
+// as text; plans that predictions do not tell apart are counted, and on a machine that is no GPU's nothing is said of it.
+func TestPlanExplained(t *testing.T) {
+	t.Parallel()
+	args := []string{"plan", shippedRun, "--hosts", "1x4", "train.global_batch=64", "--cluster", "h100"}
+	out, err := simOutput(t, append(args, "--explain")...)
+	require.NoError(t, err)
+	require.Regexp(t, `the first takes [0-9.]+ .s to [0-9.]+ .s in eight of ten cases; which of the first \d+ is fastest cannot be told`, out)
+	_, after, found := strings.Cut(out, "what another choice costs")
+	require.True(t, found)
+	for _, choice := range []string{"tp", "pp", "dp", "zero", "schedule", "micro-batch", "recompute"} {
+		require.Regexp(t, `│ `+choice+` +│ .*│ \+\d+\.\d % +│ tp`, after)
+	}
+	require.Regexp(t, `of the first, a step with \d+ of its \d+ microbatches:\nrank \d.* launches of kernels`, after)
+	_, err = simOutput(t, append(args, "--explain", "-o", "json")...)
+	require.ErrorContains(t, err, "with --hosts it is text alone")
+	out, err = simOutput(t, append(args[:len(args)-1], "cpu")...)
+	require.NoError(t, err)
+	require.NotContains(t, out, "cannot be told")
+}
+
+// TestSoftwareNamed: a prediction says of which software it is, with where steps lie, and what the cluster file says itself.
+func TestSoftwareNamed(t *testing.T) {
+	t.Parallel()
+	out, err := simOutput(t, "sim", shippedRun, "--cluster", "h100", "--software", "torchtitan@2025-06,tp.overlap=products")
+	require.NoError(t, err)
+	require.Regexp(t, `^1f1b on h100 under torchtitan@2025-06,tp.overlap=products: step \S+ .s \(\S+ .s to \S+ .s in eight of ten\);`, out)
+	out, err = simOutput(t, "sim", shippedRun, "--cluster", "h100", "-o", "json")
+	require.NoError(t, err)
+	var sum rehearsal.Summary
+	require.NoError(t, json.Unmarshal([]byte(out), &sum))
+	require.Equal(t, "lfactor", sum.Software)
+	require.Less(t, sum.P10, sum.Step)
+	require.Less(t, sum.Step, sum.P90)
+	_, err = simOutput(t, "sim", shippedRun, "--software", "torchtitan@2020")
+	require.ErrorContains(t, err, "of torchtitan there is no version 2020")
+}

@@ -160,8 +160,8 @@ func TestSimBadInput(t *testing.T) {
 		{[]string{"sim", "compare", "1f1b", "gpipe", "run.yaml", "--explain"}, "explains one schedule"},
 		{[]string{"plan", "run.yaml", "--explain", "--program"},
 			"explains a step of the run file's own plan"},
-		{[]string{"plan", "run.yaml", "--explain", "--hosts", "1"},
-			"explains a step of the run file's own plan"},
+		{[]string{"plan", shippedRun, "--explain", "--hosts", "1", "-o", "json"},
+			"with --hosts it is text alone"},
 		{[]string{"sim", "predict", "--calibration", bad, "--folds", "2"}, "column is missing"},
 	} {
 		_, err := simOutput(t, c.args...)

@@ -232,6 +232,8 @@ type Summary struct {
 	// Names that scripts may rely on; docs/json.md describes them.
 	StepFlops      float64 `json:"step_flops"`
 	StepSeconds    float64 `json:"step_seconds"`
+	P10            float64 `json:"step_p10_s,omitempty"` // of GPUs: eight in ten steps are between them
+	P90            float64 `json:"step_p90_s,omitempty"`
 	MFU            float64 `json:"mfu"`
 	PeakBytes      int64   `json:"peak_bytes"`
 	BubbleLongest  float64 `json:"bubble_longest_stage"`
@@ -262,6 +264,9 @@ func (r *Rehearsal) Summary(res *sim.Result) Summary {
 			Peak: res.Peak[rank], Fits: r.Layout.Design.Memory == 0 || res.Peak[rank] <= r.Layout.Design.Memory})
 	}
 	out.StepFlops, out.StepSeconds = r.Layout.StepFlops(), out.Step
+	if r.Machine.Units > 0 {
+		out.P10, out.P90 = cost.P10*out.Step, cost.P90*out.Step
+	}
 	if res.Ran < len(res.Ranks) {
 		out.Ran = res.Ran
 	}

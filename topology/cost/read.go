@@ -1,9 +1,12 @@
 package cost
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -252,18 +255,11 @@ func (r *reader) number(f field, value string) {
 	digits, unit, _ := strings.Cut(value, " ")
 	v, err := strconv.ParseFloat(digits, 64)
 	factor, known := f.units[strings.TrimSpace(unit)]
-	// They are listed in this order, and not as the map gives them, to have one text for one fault.
-	var names []string
-	for _, u := range []string{"FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "B/s", "MB/s", "GB/s", "TB/s",
-		"Gb/s", "B", "MB", "GB", "MiB", "GiB", "TiB", "s", "ms", "us", "ns"} {
-		if f.units[u] > 0 {
-			names = append(names, u)
-		}
-	}
+	names := slices.SortedFunc(maps.Keys(f.units), func(a, b string) int { return cmp.Compare(f.units[a], f.units[b]) })
 	switch {
 	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
 		r.fault(f.key, fmt.Sprintf("%q is not a number", digits), "")
-	case !known && len(names) == 0:
+	case !known && f.units[""] > 0:
 		r.fault(f.key, fmt.Sprintf("%q: the value has no unit", value), "write the number alone")
 	case !known:
 		r.fault(f.key, fmt.Sprintf("%q is not a unit for it", unit), "use one of "+strings.Join(names, ", "))

@@ -80,6 +80,14 @@ func (m *Machine) With(names string) (*Machine, error) {
 	return &k, errors.Join(r.errs...)
 }
 
+// Under is the machine's name, with its software where that is not lfactor.
+func (m *Machine) Under() string {
+	if s := m.Software.Name; s != "" {
+		return m.Name + " under " + s
+	}
+	return m.Name
+}
+
 // described reads a description of software, and first those that it begins from.
 func (r *reader) described(name string, above []string) error {
 	if slices.Contains(above, name) {

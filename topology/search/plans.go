@@ -117,18 +117,6 @@ type Candidate struct {
 
 // String names the plan.
 func (c *Candidate) String() string {
-	loops := ""
-	if c.Loops > 1 {
-		loops = fmt.Sprintf("×%d", c.Loops)
-	}
-	if c.Chunks > 1 {
-		loops += fmt.Sprintf(" in %d", c.Chunks)
-	}
-	if c.Pairs {
-		loops += " overlapped"
-	} else if c.Overlap {
-		loops += " overlap"
-	}
 	experts := ""
 	if c.CP > 1 {
 		experts = " cp" + c.Context.String()
@@ -139,12 +127,8 @@ func (c *Candidate) String() string {
 	if c.ETP > 1 {
 		experts += fmt.Sprintf(" etp%d", c.ETP)
 	}
-	groups := ""
-	if c.Groups > 0 {
-		groups = fmt.Sprintf(" over %d", c.Groups)
-	}
-	return fmt.Sprintf("tp%s pp%s dp%d%s zero%d%s %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.Pipeline(), c.DP,
-		experts, c.Zero, groups, c.Schedule, loops, c.Micro, c.Batch, c.Recomputes(), c.Encoder)
+	return fmt.Sprintf("tp%s pp%s dp%d%s zero%s %s, %d×%d sequences, recompute %s%s", c.Tensor(), c.Pipeline(), c.DP,
+		experts, c.Shared(), c.Program(), c.Micro, c.Batch, c.Recomputes(), c.Encoder)
 }
 
 // Recomputes is what is computed again, and in how many layers of each stage where not in all.

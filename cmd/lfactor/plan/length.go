@@ -13,7 +13,6 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels/tensor"
-	"github.com/lfactor/lfactor/sim/planner"
 )
 
 // lengthRows is how many plans the table of --max-length has.
@@ -21,23 +20,11 @@ const lengthRows = 12
 
 // maxLength is lfactor plan with --max-length: the longest sequence that can be trained, and by which plan.
 func maxLength(ctx context.Context, file string, mine, rest []string) error {
-	form, err := cli.Form(mine)
+	form, p, end, err := searching(file, mine, rest)
 	if err != nil {
 		return err
 	}
-	if err := cli.Writable("out", cli.FlagValue(mine, "out")); err != nil {
-		return err
-	}
-	p, err := planner.New(planner.Request{
-		Run:     configs.Request{File: file, Args: rest, Getenv: os.Getenv},
-		Cluster: cli.FlagValue(mine, "cluster"), Hosts: cmp.Or(cli.FlagValue(mine, "hosts"), "1"),
-	})
-	if err != nil {
-		return err
-	}
-	see, end := cli.Tell(os.Stderr, "listing plans")
 	defer end()
-	p.See = see
 	all, err := p.Longest(ctx)
 	if all == nil {
 		return err

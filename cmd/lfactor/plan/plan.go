@@ -43,7 +43,8 @@ var flags = cli.Flags{
 	{
 		Name:    "explain",
 		Section: "Of the run file's own plan",
-		Doc:     "what a step is made of on the machine: kernels and what bounds them, waiting, exchanges",
+		Doc: "what a step is made of on the machine: kernels and what bounds them, waiting, exchanges; with --hosts that of the best " +
+			"plan, and what other choices cost",
 	},
 	{
 		Name: "tensors",
@@ -156,10 +157,9 @@ func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
 
 // notOwn reports whether flags ask for something else than the run file's own plan.
 func notOwn(flags []string) bool {
-	return cli.FlagValue(flags, "hosts") != "" || cli.FlagValue(flags, "precision") != "" ||
-		slices.ContainsFunc(flags, func(f string) bool {
-			return f == "--max-length" || f == "--schedules" || f == "--program" || f == "--tensors"
-		})
+	return cli.FlagValue(flags, "precision") != "" || slices.ContainsFunc(flags, func(f string) bool {
+		return f == "--max-length" || f == "--schedules" || f == "--program" || f == "--tensors"
+	})
 }
 
 // otherPlan carries out a flag that asks for something else than the run file's own plan. If no flag does,
@@ -190,8 +190,7 @@ func planCommand(c *cobra.Command, args []string) error {
 	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):
 		return c.Help()
 	case explain && notOwn(mine):
-		return exit.Usagef("--explain: it explains a step of the run file's own plan; for another, write the best " +
-			"with --hosts N --out plan.yaml, then lfactor sim FILE.yaml --plan plan.yaml --explain")
+		return exit.Usagef("--explain: it explains a step of the run file's own plan, or with --hosts the best that is found")
 	}
 	form, err := cli.Form(mine)
 	if err != nil {
@@ -284,7 +283,7 @@ func (p *planned) simulate(ctx context.Context, l *layout.Layout, m *cost.Machin
 		return err
 	}
 	sum := r.Summary(res)
-	p.Cluster, p.StepSeconds, p.MFU = sum.Cluster, sum.StepSeconds, sum.MFU
+	p.Cluster, p.StepSeconds, p.MFU = m.Under(), sum.StepSeconds, sum.MFU
 	if explain {
 		p.Explained, err = r.Explain(sim.Options{})
 	}
@@ -314,11 +313,8 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 	case "jsonl":
 		return cli.EmitAs(cli.Out, form, p.Ranks, nil)
 	}
-	t := table.NewWriter()
-	t.SetOutputMirror(cli.Out)
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"rank", "pp", "dp", "cp", "tp", "blocks", "parameters", "weights", "optimizer",
-		"gradients", "activations", "peak", "worst routing", ""})
+	t := cli.TextTable("rank", "pp", "dp", "cp", "tp", "blocks", "parameters", "weights", "optimizer", "gradients",
+		"activations", "peak", "worst routing", "")
 	if l.WorstShare() == 1 { // routing decides nothing
 		t.SetColumnConfigs([]table.ColumnConfig{{Name: "worst routing", Hidden: true}})
 	}

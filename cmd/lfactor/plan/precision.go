@@ -180,10 +180,7 @@ func (s precisionSearch) recipe(name string) (r recipe, err error) {
 
 // print shows the recipes, and of the best what each kind of weights brings.
 func (p *precisions) print(w io.Writer) {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"train.low_precision", "step", "of one without", "kept as they are"})
+	t := cli.TextTable("train.low_precision", "step", "of one without", "kept as they are")
 	t.AppendRow(table.Row{"none", fmt.Sprintf("%.4g s", p.Plain), "", ""})
 	for _, r := range p.Recipes {
 		t.AppendRow(table.Row{r.Name, fmt.Sprintf("%.4g s", r.Seconds), fmt.Sprintf("%.1f %%", 100*r.Seconds/p.Plain),

@@ -284,20 +284,17 @@ func (s *simRun) print(res *sim.Result, x *rehearsal.Explainer) error {
 	if s.form != "text" {
 		return json.NewEncoder(cli.Out).Encode(sum)
 	}
-	on := sum.Cluster
-	if sum.Software != "lfactor" {
-		on += " under " + sum.Software
+	step := unit.Seconds(sum.Step)
+	if sum.P10 > 0 {
+		step += fmt.Sprintf(" (%s to %s in eight of ten)", unit.Seconds(sum.P10), unit.Seconds(sum.P90))
 	}
 	fmt.Fprintf(cli.Out, "%s on %s: step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan; "+
-		"%d events, hash %s\n", sum.Schedule, on, unit.Seconds(sum.Step), 100*sum.BubbleLongest,
+		"%d events, hash %s\n", sum.Schedule, s.r.Machine.Under(), step, 100*sum.BubbleLongest,
 		100*sum.BubbleMakespan, sum.Events, sum.Hash)
 	if res.Cut {
 		fmt.Fprintln(cli.Out, "interrupted: what follows is partial")
 	}
-	t := table.NewWriter()
-	t.SetOutputMirror(cli.Out)
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"rank", "busy", "bubble", "exposed comm", "sync", "update", "peak", ""})
+	t := cli.TextTable("rank", "busy", "bubble", "exposed comm", "sync", "update", "peak", "")
 	const shown = 64
 	for i, r := range sum.Ranks {
 		if i == shown {
