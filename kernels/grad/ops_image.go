@@ -126,16 +126,6 @@ func groupNormVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
-// BatchNorm normalises each channel of x [n s… c] over all samples and places, times w [c] plus b [c], and
-// gives rstd and mean [1 c] in float32, of which running statistics are made. A microbatch that members
-// share out by samples is brought together first.
-func (t *Tape) BatchNorm(x, w, b *Value, eps float64) (y, rstd, mean *Value) {
-	c := lastOf(x)
-	rows := t.as(t.only(x, len(x.Shape)-1), 1, tensor.Len(x.Shape)/max(1, c), c)
-	y, rstd, mean = t.groupNorm(rows, w, b, c, eps)
-	return t.as(y, x.Shape...), rstd, mean
-}
-
 // as is x in another shape, whose first and last axes are sharded as x's are.
 func (t *Tape) as(x *Value, shape ...int) *Value {
 	p := x.Place

@@ -40,9 +40,6 @@ func (b *Buffer) Release() {
 	}
 }
 
-// Unique reports whether there is only one reference, so that its holder may write in place.
-func (b *Buffer) Unique() bool { return b.refs.Load() == 1 }
-
 // BudgetError says which tensor did not fit into a rank's memory, and what would help.
 type BudgetError struct {
 	Pool               string // the rank

@@ -103,18 +103,6 @@ func modern(row []Entry) []Entry {
 	return row
 }
 
-// WriteCSV writes PyTorch's table. A program with chunks has none.
-func (p *Program) WriteCSV(out io.Writer) error {
-	for m := range p.Micro {
-		if p.NumChunks(m) > 1 {
-			return fmt.Errorf("schedule: microbatch %d has %d chunks, and PyTorch's tables have no chunks",
-				m, p.NumChunks(m))
-		}
-	}
-	_, err := io.WriteString(out, p.String())
-	return err
-}
-
 // Work is the program without messages and gathers, which whoever carries it out does by itself: F, B, I and W alone.
 func (p *Program) Work() *Program {
 	q := *p

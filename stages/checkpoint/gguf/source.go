@@ -156,11 +156,6 @@ func (m *Model) Tensors() []checkpoint.Info {
 // Close implements checkpoint.Source.
 func (m *Model) Close() error { return m.File.Close() }
 
-// Quantized reports whether some tensors are, which are shown as float32.
-func (m *Model) Quantized() bool {
-	return slices.ContainsFunc(m.File.Tensors, func(t Tensor) bool { return layouts[t.Type].elements > 1 })
-}
-
 // ReadRanges implements checkpoint.Source.
 func (m *Model) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	p, ok := m.of[name]
