@@ -32,6 +32,9 @@ func TestDispatch(t *testing.T) {
 	inside := 64 * (1 - math.Pow(63./64, 8)) / 8
 	require.InEpsilon(t, max(near(inside), far(4./8)), once.Routed(8, 256, 0.5).Exchange(devices, 1<<30), 1e-12)
 	require.InEpsilon(t, max(near(inside), far(1-math.Pow(7./8, 8))), once.Routed(8, 256, 1).Exchange(devices, 1<<30), 1e-12)
+	said := *once // a file that says the shares itself
+	said.Near, said.Once = 0.5, 0.25
+	require.InEpsilon(t, max(near(0.5), far(0.25)), said.Routed(8, 256, 1).Exchange(devices, 1<<30), 1e-12)
 	_, err := Read("c.yaml", []byte("network:\n  dispatch: twice\n"))
 	require.ErrorContains(t, err, "no way to send rows")
 }

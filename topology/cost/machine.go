@@ -38,9 +38,11 @@ type Machine struct {
 	Power   float64         // kilowatts; 0: not known
 	Local   collective.Link // between devices of one host, a device and direction
 	Copy    float64         // bytes a second to host memory
+	Near    float64         // host.once: the share of what an exchange of rows sends inside a host that travels; 0 follows from Dispatch
 	// Network.
 	Hosts  int
 	Remote collective.Link // between devices of two hosts, a device and direction
+	Once   float64         // network.once: the same of what it sends to other hosts
 	// Dispatch says that of what an exchange of rows sends to a device or host each row travels once, by where a token's
 	// experts lie (Routed), as with DeepEP and HybridEP
 	Dispatch bool
@@ -147,6 +149,7 @@ func (m *Machine) Exchange(devices []int, bytes int64) (t float64) {
 		on := max(1, float64(m.each*n)/float64(m.experts))
 		inside, outside = on/float64(m.each), max(1, on/float64(min(n, m.Devices)))/float64(m.each)
 	}
+	inside, outside = cmp.Or(m.Near, inside), cmp.Or(m.Once, outside)
 	each := float64(bytes) / float64(n-1)
 	for from := 0; from < n; {
 		to := from + 1

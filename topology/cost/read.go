@@ -63,12 +63,13 @@ var (
 
 // shares are keys of values that are parts of a whole.
 var shares = map[string]bool{"device.efficiency": true, "device.fp8_efficiency": true, "device.grouped": true,
-	"device.stream": true, "device.attention": true, "device.fa2": true, "memory.reserve": true, "second.efficiency": true}
+	"device.stream": true, "device.attention": true, "device.fa2": true, "memory.reserve": true, "host.once": true, "network.once": true,
+	"second.efficiency": true}
 
 // later are keys that are written only where they say something.
 var later = map[string]bool{"device.fp8": true, "device.fp4": true, "device.fp8_efficiency": true,
 	"device.grouped": true, "device.per_expert": true, "device.attention": true,
-	"host.price": true, "host.power": true, "device.fa2": true, "second.efficiency": true}
+	"host.price": true, "host.power": true, "device.fa2": true, "host.once": true, "network.once": true, "second.efficiency": true}
 
 var fields = []field{
 	{"device.flops", rate, false, true, func(m *Machine) any { return &m.Flops }},
@@ -90,12 +91,14 @@ var fields = []field{
 	{"device.fa2", plain, true, false, func(m *Machine) any { return &m.FA2 }},
 	{"host.devices", plain, false, true, func(m *Machine) any { return &m.Devices }},
 	{"host.bandwidth", speed, false, true, func(m *Machine) any { return &m.Local.PerByte }},
+	{"host.once", plain, true, false, func(m *Machine) any { return &m.Near }},
 	{"host.latency", clock, true, true, func(m *Machine) any { return &m.Local.Latency }},
 	{"host.copy", speed, false, false, func(m *Machine) any { return &m.Copy }},
 	{"host.price", plain, true, false, func(m *Machine) any { return &m.Price }},
 	{"host.power", plain, true, false, func(m *Machine) any { return &m.Power }},
 	{"network.hosts", plain, false, true, func(m *Machine) any { return &m.Hosts }},
 	{"network.bandwidth", speed, false, true, func(m *Machine) any { return &m.Remote.PerByte }},
+	{"network.once", plain, true, false, func(m *Machine) any { return &m.Once }},
 	{"network.latency", clock, true, true, func(m *Machine) any { return &m.Remote.Latency }},
 	{"second.from", plain, false, false, func(m *Machine) any { return &m.second().From }},
 	{"second.flops", rate, false, false, func(m *Machine) any { return &m.second().Flops }},
