@@ -20,6 +20,6 @@ func (p *Search) Explain(c *search.Candidate) (x *rehearsal.Explanation, micro i
 	if err != nil {
 		return nil, 0, err
 	}
-	x, err = r.Explain(sim.Options{})
+	x, err = r.Explain(sim.Options{Fold: true})
 	return x, micro, err
 }

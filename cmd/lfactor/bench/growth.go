@@ -17,7 +17,7 @@ import (
 func growthBench() *cobra.Command {
 	c := &cobra.Command{Use: "growth [VERB/SIZE ...]", Short: "Measure how the time and memory of verbs grow with the sizes of what they are given",
 		Long: "Every verb runs at four sizes or more, each twice the one before, until it takes four times as long as at first. Of the processor time and the resident memory the exponent p of the nearest curve a + b·n^p is told, and the\n" +
-			"least p whose curve is within 6 % of all points. Where even that is more than 1.05 of what the work has by its nature, the cost grows too fast, and the exit code\n" +
+			"least p whose curve is within 8 % of all points. Where even that is more than 1.05 of what the work has by its nature, the cost grows too fast, and the exit code\n" +
 			"is 1. All cases take about half an hour on two cores; other programs beside matter little, as no clock is read.",
 		Example: "  lfactor bench growth\n  lfactor bench growth sim plan/hosts --runs 1"}
 	o := growth.Options{}

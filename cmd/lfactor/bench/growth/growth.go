@@ -51,7 +51,7 @@ type Fit struct {
 }
 
 // Noise is how far measurements may be from a curve that explains them, as a share of them.
-const Noise = 0.06
+const Noise = 0.08
 
 // Slack is how much more than its work's exponent a cost may have.
 const Slack = 1.05
