@@ -34,6 +34,7 @@ func leaves(c *cobra.Command, path string) (out []string) {
 var jsonArgs = map[string]string{
 	"bench kernels": "--rounds 1 --only swiglu", "bench peak": "", "bench plan": "long --runs 1",
 	"bench sim": "long --runs 1", "bench suite": "long --runs 1 --only simulate",
+	"bench growth": "--runs 1 --sizes 4 plan/microbatches",
 	"bench encode": "--model vae --size 5x8x8 --times 1",
 	"bench step":   "--layers 1 --hidden 64 --intermediate 64 --vocab 100 --seq 32 --batch 1 --steps 1",
 	"calibrate":    "long ",
