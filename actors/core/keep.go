@@ -86,7 +86,7 @@ func (r *Rank) copyOf(of actors.Ref, step int64) (actors.Payload, []float64) {
 	return nil, nil
 }
 
-// give sends a rank that has no state what it needs: a copy that this rank keeps, or what this rank holds itself.
+// give sends a state to a rank that has none. It is a copy in memory, or this rank's own state.
 func (r *Rank) give(ctx actors.Context, m *actors.Message) {
 	to := actors.Ref(m.Member)
 	if m.Segment == FromCopy {
@@ -206,8 +206,8 @@ func (k *keeper) without(i int) {
 	}
 }
 
-// holder is a rank that has a copy for rank i, which has none of its own, and the rank whose state that is: i, or one
-// that holds the same. It is -1 for none. What a rank keeps of others counts if it need not be given its own.
+// holder finds who can give rank i a copy of its state, which rank i lost. The copy may be of another rank, of, with the
+// same state. A rank counts only if it has its own copy. Both are -1 for nobody.
 func (c *Coordinator) holder(i int) (by, of int) {
 	k, twins := &c.copies, []int{i}
 	if c.l.Same != nil {

@@ -47,10 +47,12 @@ type Rehearsal struct {
 	routed  *routed // recorded routing that is replayed, nil for even use
 }
 
-// Machine reads a description that comes with lfactor, or a file of one, behind a + with the software that trains on it
-// (cost.Machine.With).
+// Under stands between the name of a machine and that of the software that trains on it: no file's name has it.
+const Under = "\x00"
+
+// Machine reads a description that comes with lfactor, or a file of one, behind Under with software (cost.Machine.With).
 func Machine(name string) (*cost.Machine, error) {
-	name, software, _ := strings.Cut(name, "+")
+	name, software, _ := strings.Cut(name, Under)
 	text, err := configs.ClusterFile(name)
 	if err != nil {
 		return nil, err

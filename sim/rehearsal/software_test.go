@@ -41,7 +41,7 @@ func TestSoftwareMoves(t *testing.T) {
 // predicted is a step on H100s under software and the memory that a rank gets, as one number.
 func predicted(t *testing.T, run, software string) float64 {
 	t.Helper()
-	m, err := rehearsal.Machine("h100+" + software)
+	m, err := rehearsal.Machine("h100" + rehearsal.Under + software)
 	require.NoError(t, err)
 	args := append(strings.Fields(run), "model.init=random", "data.tokenizer=none", "data.paths=[none]", "train.steps=1")
 	cfg, err := configs.Load(configs.Request{Args: append(args, m.Software.Settings...)})
@@ -49,6 +49,20 @@ func predicted(t *testing.T, run, software string) float64 {
 	sum, err := rehearsal.Simulate(t.Context(), cfg, rehearsal.Options{Machine: m})
 	require.NoError(t, err)
 	return sum.Step + m.Least()/1e15
+}
+
+// TestMachineNamed: a file's name may have a plus, as much as one of software that stands behind it.
+func TestMachineNamed(t *testing.T) {
+	text, err := configs.ClusterFile("h100")
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "ours+theirs.yaml")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	m, err := rehearsal.Machine(file)
+	require.NoError(t, err)
+	require.Empty(t, m.Software.Name)
+	m, err = rehearsal.Machine(file + rehearsal.Under + "nemo")
+	require.NoError(t, err)
+	require.Equal(t, "nemo", m.Software.Name)
 }
 
 // TestUnsaid: what software sets stands below the run file's and the command's settings.

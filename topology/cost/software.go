@@ -117,6 +117,11 @@ func (r *reader) program(key, value string) {
 			return
 		}
 	}
+	for _, own := range []string{"host.once", "network.once"} {
+		if key == "experts.dispatch" && r.m.said[own] > 0 {
+			s.Notes = append(s.Notes, own+" of the cluster file stands for the share that follows from "+key+" of "+r.file)
+		}
+	}
 	at := slices.IndexFunc(software, func(f field) bool { return f.key == key })
 	times := section == "traffic" || section == "calls"
 	_, kernel := kernels.Lookup(kernels.Op(rest))

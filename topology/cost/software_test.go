@@ -96,6 +96,15 @@ func TestSoftwareBelowCluster(t *testing.T) {
 	require.False(t, got.Dispatch)
 	require.Equal(t, []string{"network.dispatch of the cluster file stands for experts.dispatch of deepseek.yaml"},
 		got.Software.Notes)
+	text, err := configs.ClusterFile("h100")
+	require.NoError(t, err)
+	shares, err := cost.Read("shares", []byte(strings.Replace(string(text), "\nhost:\n", "\nhost:\n  once: 0.5\n", 1)))
+	require.NoError(t, err)
+	shares, err = shares.With("deepseek")
+	require.NoError(t, err)
+	require.True(t, shares.Dispatch)
+	require.Equal(t, []string{"host.once of the cluster file stands for the share that follows from experts.dispatch of deepseek.yaml"},
+		shares.Software.Notes)
 	named := plainMachine(t, "software: megatron-bridge@26.06,attention.kernel=fa2\n")
 	require.True(t, named.Dispatch)
 	require.Equal(t, "fa2", named.Software.Attention)

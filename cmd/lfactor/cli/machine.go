@@ -23,7 +23,7 @@ var SoftwareFlag = Flag{
 func OnMachine(mine, settings []string) (m *cost.Machine, name string, with []string, err error) {
 	name = cmp.Or(FlagValue(mine, "cluster"), "cpu")
 	if s := FlagValue(mine, "software"); s != "" {
-		name += "+" + s
+		name += rehearsal.Under + s
 	}
 	if m, err = rehearsal.Machine(name); err != nil {
 		return nil, "", nil, err

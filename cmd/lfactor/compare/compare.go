@@ -22,8 +22,8 @@ const tensorsShown = 8
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "compare RUN RUN",
 		Short: "Say where two runs part: settings, samples, losses, and tensors of their checkpoints",
-		Long: "RUN is a run directory (log.dir). Samples (by what they teach), losses and gradient norms are compared to the bit, " +
-			"step by step. Then come the checkpoints of steps that both runs have, the oldest first, and the tensors that both wrote " +
+		Long: "RUN is a run directory (log.dir). Samples, losses and gradient norms are compared step by step to the bit; samples " +
+			"are alike if they teach the same. Then come the checkpoints of steps that both runs have, the oldest first, and the tensors that both wrote " +
 			"down (log.tensors): the first that differs is named. As with diff, the exit code is 1 if they differ.",
 		Args: cobra.ExactArgs(2)}
 	c.RunE = func(c *cobra.Command, args []string) error {

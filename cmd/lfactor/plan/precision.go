@@ -73,7 +73,7 @@ func choosePrecision(ctx context.Context, form, file string, mine, rest []string
 		return err
 	}
 	s := precisionSearch{ctx, file, append(slices.Clone(rest), "train.adaptive.limit=0", "train.adaptive.lost=0"), m}
-	out := precisions{Cluster: cluster}
+	out := precisions{Cluster: m.Under()}
 	if out.Plain, _, err = s.step("none"); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ const (
 	tokenizer = "data tokenizer texts --to tok --vocab 384 --sample 64KiB"
 	trained   = tokenizer + "; train run.yaml"
 	over      = " model.overrides."
-	hybrid    = "attention's work is a part of it, and grows with the square of the tokens"
+	pairs     = "attention's work is a part of it, and grows with the square of the tokens"
 	everyone  = "ranks send their parts of sums to each other, so messages grow with the square of the ranks"
 	quadratic = "matrices of a layer grow with the square of its width"
 )
@@ -36,14 +36,14 @@ var Cases = []Case{
 	{Verb: "days", Axis: "hosts", From: 64, Make: small, Run: "sim days 20 run.yaml --cluster h100 --hosts {n} --mtbf 5000h plan.dp={8n} train.global_batch={8n}"},
 	{Verb: "train", Axis: "layers", From: 32, Make: small, Before: tokenizer, Run: "train run.yaml" + over + "num_hidden_layers={n}"},
 	{Verb: "train", Axis: "hidden", From: 256, Make: small, Before: tokenizer, Run: "train run.yaml" + over + "hidden_size={n}", Time: 2, Memory: 2, Why: quadratic},
-	{Verb: "train", Axis: "tokens", From: 512, Make: small, Before: tokenizer, Run: "train run.yaml data.seq_len={n}", Time: 2, Why: hybrid},
+	{Verb: "train", Axis: "tokens", From: 512, Make: small, Before: tokenizer, Run: "train run.yaml data.seq_len={n}", Time: 2, Why: pairs},
 	{Verb: "train", Axis: "vocabulary", From: 32 << 10, Make: small, Before: tokenizer, Run: "train run.yaml" + over + "vocab_size={n}"},
 	{Verb: "train", Axis: "experts", From: 64, Make: experts, Before: tokenizer, Run: "train run.yaml" + over + "num_experts={n}"},
 	{Verb: "train", Axis: "microbatches", From: 128, Make: small, Before: tokenizer, Run: "train run.yaml train.global_batch={n}"},
 	{Verb: "train", Axis: "ranks", From: 4, Make: small, Before: tokenizer, Run: "train run.yaml plan.dp={n} train.global_batch={n} plan.zero=1", Time: 2, Memory: 2, Why: everyone},
 	{Verb: "train", Axis: "steps", From: 100, Make: small, Before: tokenizer, Run: "train run.yaml train.steps={n} checkpoint.interval=100000"},
 	{Verb: "train", Axis: "adapters", From: 32, Make: small, Before: tokenizer, Run: "train run.yaml lora.rank=4" + over + "num_hidden_layers={n}"},
-	{Verb: "train", Axis: "shards", From: 64, Make: func(dir string, n int) error { return run1(dir, n, 8*n) }, Before: tokenizer, Run: "train run.yaml"},
+	{Verb: "train", Axis: "shards", From: 64, Make: func(dir string, n int) error { return runOver(dir, n, 8*n) }, Before: tokenizer, Run: "train run.yaml"},
 	{Verb: "resume", Axis: "layers", From: 32, Make: small, Before: trained + over + "num_hidden_layers={n}", Run: "train run.yaml train.steps=2" + over + "num_hidden_layers={n}"},
 	{Verb: "resume", Axis: "steps", From: 100, Make: small, Before: tokenizer + "; train run.yaml train.steps={n} checkpoint.interval=100000", Run: "train run.yaml train.steps={n}"},
 	{Verb: "convert", Axis: "layers", From: 32, Make: small, Before: trained + over + "num_hidden_layers={n}", Run: "ckpt convert ck out"},
@@ -73,10 +73,10 @@ checkpoint: {dir: ck, interval: 1}
 `
 
 // small is a run of a Llama of two layers on a thousand documents.
-func small(dir string, _ int) error { return run1(dir, 4, 1000) }
+func small(dir string, _ int) error { return runOver(dir, 4, 1000) }
 
-// run1 is the same on so many shards and documents.
-func run1(dir string, shards, documents int) error {
+// runOver is the same on so many shards and documents.
+func runOver(dir string, shards, documents int) error {
 	return files(dir, shards, documents, map[string]string{"run.yaml": settings, "model/config.json": fmt.Sprintf(model, "llama", "")})
 }
 

@@ -178,7 +178,8 @@ func run(ctx context.Context, program, dir, line string, n int, ask *Ask) (p Poi
 	return p, nil
 }
 
-// fit finds the curves a + b·n^p, a ≥ 0 and b ≥ 0, that explain points best and with the least p.
+// fit finds the exponents of curves a + b·n^p, a ≥ 0 and b ≥ 0: the nearest curve's, and the least of those within Noise,
+// which is the nearest one's where none is.
 func fit(points []Point, needs float64, of func(Point) float64) Fit {
 	f := Fit{Least: math.Inf(1), Needs: needs}
 	if of(points[len(points)-1]) < visible*of(points[0]) {
@@ -199,8 +200,7 @@ func fit(points []Point, needs float64, of func(Point) float64) Fit {
 	return f
 }
 
-// worst is by how much at least a curve of exponent p misses one of the points, as a share of it. The line through two
-// of the points' middles would do for two; least squares of relative errors do for all.
+// worst is the largest relative error of the curve of exponent p that has the least squares of relative errors.
 func worst(points []Point, p float64, of func(Point) float64) float64 {
 	var s0, s1, s2, t0, t1 float64 // of weights 1/y², so that each point counts by its own share
 	last := float64(points[len(points)-1].N)
