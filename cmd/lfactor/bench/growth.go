@@ -16,14 +16,16 @@ import (
 // growthBench says how costs of verbs grow.
 func growthBench() *cobra.Command {
 	c := &cobra.Command{Use: "growth [VERB/SIZE ...]", Short: "Measure how the time and memory of verbs grow with the sizes of what they are given",
-		Long: "Every verb runs at four sizes or more, each twice the one before, until it takes four times as long as at first. Of the processor time and the resident memory the exponent p of the nearest curve a + b·n^p is told, and the\n" +
-			"least p whose curve is within 8 % of all points. Where even that is more than 1.05 of what the work has by its nature, the cost grows too fast, and the exit code\n" +
-			"is 1. All cases take about half an hour on two cores; other programs beside matter little, as no clock is read.",
+		Long: "Every verb runs at four sizes or more, each twice the one before, until it takes a second, and four times as long as at first.\n" +
+			"Of processor time and resident memory it tells the exponent p of the nearest curve a + b·n^p, and in parentheses the least p\n" +
+			"whose curve is within 8 % of all points (and 24 ms, 8 MiB). A cost grows too fast if that is more than 1.05 of what the work\n" +
+			"needs by its nature; the exit code is 1 then. All cases take about half an hour on two cores. No clock is read, so that other\n" +
+			"programs beside matter little.",
 		Example: "  lfactor bench growth\n  lfactor bench growth sim plan/hosts --runs 1"}
 	o := growth.Options{}
 	f := c.Flags()
 	f.IntVar(&o.Runs, "runs", 2, "runs at each size; the least cost counts")
-	f.IntVar(&o.Most, "sizes", 7, "sizes of a case at most")
+	f.IntVar(&o.Most, "sizes", 9, "sizes of a case at most")
 	list := f.Bool("list", false, "list the cases")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		form, err := cli.Output(c)

@@ -14,6 +14,7 @@ const (
 	trained   = tokenizer + "; train run.yaml"
 	over      = " model.overrides."
 	pairs     = "attention's work is a part of it, and grows with the square of the tokens"
+	caches    = "a recorded model of thousands of layers is larger than the caches, and much of the work is a look at its maps"
 	everyone  = "ranks send their parts of sums to each other, so messages grow with the square of the ranks"
 	quadratic = "matrices of a layer grow with the square of its width"
 )
@@ -28,15 +29,15 @@ var Cases = []Case{
 	{Verb: "plan", Axis: "hosts", From: 4, Make: small, Run: "plan run.yaml --cluster h100 --hosts {n}x8 train.global_batch=1024"},
 	{Verb: "sim", Axis: "layers", From: 32, Make: small, Run: "sim run.yaml --cluster h100 plan.pp=4" + over + "num_hidden_layers={n}"},
 	{Verb: "sim", Axis: "ranks", From: 16, Make: small, Run: "sim run.yaml --cluster h100 plan.dp={n} train.global_batch={n}"},
-	{Verb: "sim", Axis: "stages", From: 8, Make: small, Run: "sim run.yaml --cluster h100 plan.pp={n} train.global_batch=64" + over + "num_hidden_layers=512"},
+	{Verb: "sim", Axis: "stages", From: 8, Most: 8, Make: small, Run: "sim run.yaml --cluster h100 plan.pp={n} train.global_batch=64" + over + "num_hidden_layers=1024"},
 	{Verb: "sim", Axis: "microbatches", From: 64, Make: small, Run: "sim run.yaml --cluster h100 plan.pp=4 train.global_batch={n}" + over + "num_hidden_layers=8"},
 	{Verb: "sim", Axis: "experts", From: 32, Make: experts, Run: "sim run.yaml --cluster h100 plan.dp=8 plan.ep=8 train.global_batch=8" + over + "num_experts={n}"},
 	{Verb: "sim", Axis: "events", From: 50, Make: small, Run: "sim run.yaml --cluster h100 plan.pp=2 train.global_batch=64 --steps {n}"},
-	{Verb: "sim", Axis: "adapters", From: 32, Make: small, Run: "sim run.yaml --cluster h100 lora.rank=4" + over + "num_hidden_layers={n}"},
+	{Verb: "sim", Axis: "adapters", From: 32, Make: small, Run: "sim run.yaml --cluster h100 lora.rank=4" + over + "num_hidden_layers={n}", Time: 1.1, Why: caches},
 	{Verb: "days", Axis: "hosts", From: 64, Make: small, Run: "sim days 20 run.yaml --cluster h100 --hosts {n} --mtbf 5000h plan.dp={8n} train.global_batch={8n}"},
 	{Verb: "train", Axis: "layers", From: 32, Make: small, Before: tokenizer, Run: "train run.yaml" + over + "num_hidden_layers={n}"},
 	{Verb: "train", Axis: "hidden", From: 256, Make: small, Before: tokenizer, Run: "train run.yaml" + over + "hidden_size={n}", Time: 2, Memory: 2, Why: quadratic},
-	{Verb: "train", Axis: "tokens", From: 512, Make: small, Before: tokenizer, Run: "train run.yaml data.seq_len={n}", Time: 2, Why: pairs},
+	{Verb: "train", Axis: "tokens", From: 8192, Make: small, Before: tokenizer, Run: "train run.yaml data.seq_len={n}", Time: 2, Why: pairs},
 	{Verb: "train", Axis: "vocabulary", From: 32 << 10, Make: small, Before: tokenizer, Run: "train run.yaml" + over + "vocab_size={n}"},
 	{Verb: "train", Axis: "experts", From: 64, Make: experts, Before: tokenizer, Run: "train run.yaml" + over + "num_experts={n}"},
 	{Verb: "train", Axis: "microbatches", From: 128, Make: small, Before: tokenizer, Run: "train run.yaml train.global_batch={n}"},
@@ -45,7 +46,7 @@ var Cases = []Case{
 	{Verb: "train", Axis: "adapters", From: 32, Make: small, Before: tokenizer, Run: "train run.yaml lora.rank=4" + over + "num_hidden_layers={n}"},
 	{Verb: "train", Axis: "shards", From: 64, Make: func(dir string, n int) error { return runOver(dir, n, 8*n) }, Before: tokenizer, Run: "train run.yaml"},
 	{Verb: "resume", Axis: "layers", From: 32, Make: small, Before: trained + over + "num_hidden_layers={n}", Run: "train run.yaml train.steps=2" + over + "num_hidden_layers={n}"},
-	{Verb: "resume", Axis: "steps", From: 100, Make: small, Before: tokenizer + "; train run.yaml train.steps={n} checkpoint.interval=100000", Run: "train run.yaml train.steps={n}"},
+	{Verb: "resume", Axis: "steps", From: 100, Most: 6, Make: small, Before: tokenizer + "; train run.yaml train.steps={n} checkpoint.interval=100000", Run: "train run.yaml train.steps={n}"},
 	{Verb: "convert", Axis: "layers", From: 32, Make: small, Before: trained + over + "num_hidden_layers={n}", Run: "ckpt convert ck out"},
 	{Verb: "verify", Axis: "layers", From: 32, Make: small, Before: trained + over + "num_hidden_layers={n}", Run: "ckpt verify ck"},
 	{Verb: "tables", Axis: "steps", From: 100, Make: small, Before: tokenizer + "; train run.yaml train.steps={n} checkpoint.interval=100000", Run: "tables runs/latest"},

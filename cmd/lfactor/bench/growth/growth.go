@@ -24,6 +24,7 @@ import (
 type Case struct {
 	Verb, Axis string
 	From       int                           // the first size
+	Most       int                           // sizes, where preparing more takes long; 0 is as of others
 	Make       func(dir string, n int) error // writes what the command reads; nil where it reads nothing
 	Before     string                        // commands that prepare, by semicolons
 	Run        string                        // the command that is measured; {n} is the size, {8n} eight times that
@@ -50,8 +51,13 @@ type Fit struct {
 	Needs    float64 `json:"needs"`    // what the work has by its nature
 }
 
-// Noise is how far measurements may be from a curve that explains them, as a share of them.
-const Noise = 0.08
+// Noise is how far measurements may be from a curve that explains them, as a share of them and of what a process takes
+// that does hardly anything: seconds and bytes by which two such processes differ are Noise of these.
+const (
+	Noise       = 0.08
+	leastCPU    = 0.3
+	leastMemory = 100 << 20
+)
 
 // Slack is how much more than its work's exponent a cost may have.
 const Slack = 1.05
@@ -93,19 +99,20 @@ type Options struct {
 const (
 	Fewest  = 4   // sizes
 	enough  = 4.0 // times the first
-	long    = 8.0 // seconds
+	brief   = 1.0 // seconds, before which there is no end
+	long    = 8.0 // seconds, behind which there is
 	visible = 1.5 // what grows by less is said not to grow
 )
 
 func (r *Result) grown() bool {
 	last := r.Points[len(r.Points)-1].CPU
-	return last > enough*r.Points[0].CPU || last > long
+	return last > max(brief, enough*r.Points[0].CPU) || last > long
 }
 
 // Measure carries a case out, at From and each time twice as much. A command that fails is in the result.
 func Measure(ctx context.Context, c *Case, o Options) *Result {
 	r := &Result{Case: c.Name(), Why: c.Why}
-	for n := c.From; len(r.Points) < Fewest || len(r.Points) < o.Most && !r.grown(); n *= 2 {
+	for n := c.From; len(r.Points) < Fewest || len(r.Points) < min(o.Most, cmp.Or(c.Most, o.Most)) && !r.grown(); n *= 2 {
 		o.Tell(c.Name(), n)
 		p, err := c.at(ctx, n, o)
 		if err != nil {
@@ -114,8 +121,8 @@ func Measure(ctx context.Context, c *Case, o Options) *Result {
 		}
 		r.Points = append(r.Points, p)
 	}
-	r.Time = fit(r.Points, cmp.Or(c.Time, 1), func(p Point) float64 { return p.CPU })
-	r.Memory = fit(r.Points, cmp.Or(c.Memory, 1), func(p Point) float64 { return float64(p.Memory) })
+	r.Time = fit(r.Points, cmp.Or(c.Time, 1), leastCPU, func(p Point) float64 { return p.CPU })
+	r.Memory = fit(r.Points, cmp.Or(c.Memory, 1), leastMemory, func(p Point) float64 { return float64(p.Memory) })
 	return r
 }
 
@@ -180,7 +187,7 @@ func run(ctx context.Context, program, dir, line string, n int, ask *Ask) (p Poi
 
 // fit finds the exponents of curves a + b·n^p, a ≥ 0 and b ≥ 0: the nearest curve's, and the least of those within Noise,
 // which is the nearest one's where none is.
-func fit(points []Point, needs float64, of func(Point) float64) Fit {
+func fit(points []Point, needs, least float64, of func(Point) float64) Fit {
 	f := Fit{Least: math.Inf(1), Needs: needs}
 	if of(points[len(points)-1]) < visible*of(points[0]) {
 		f.Least = 0
@@ -188,7 +195,7 @@ func fit(points []Point, needs float64, of func(Point) float64) Fit {
 	}
 	best := math.Inf(1)
 	for p := 0.0; p < 4; p += 0.01 {
-		off := worst(points, p, of)
+		off := worst(points, p, least, of)
 		if off < best-1e-9 {
 			best, f.Exponent = off, p
 		}
@@ -201,12 +208,12 @@ func fit(points []Point, needs float64, of func(Point) float64) Fit {
 }
 
 // worst is the largest relative error of the curve of exponent p that has the least squares of relative errors.
-func worst(points []Point, p float64, of func(Point) float64) float64 {
+func worst(points []Point, p, least float64, of func(Point) float64) float64 {
 	var s0, s1, s2, t0, t1 float64 // of weights 1/y², so that each point counts by its own share
 	last := float64(points[len(points)-1].N)
 	x := func(q Point) float64 { return math.Pow(float64(q.N)/last, p) }
 	for _, q := range points {
-		w := 1 / (of(q) * of(q))
+		w := 1 / ((least + of(q)) * (least + of(q)))
 		s0, s1, s2, t0, t1 = s0+w, s1+w*x(q), s2+w*x(q)*x(q), t0+w*of(q), t1+w*x(q)*of(q)
 	}
 	a, b := 0.0, 0.0
@@ -221,7 +228,7 @@ func worst(points []Point, p float64, of func(Point) float64) float64 {
 	}
 	off := 0.0
 	for _, q := range points {
-		off = max(off, math.Abs(a+b*x(q)-of(q))/of(q))
+		off = max(off, math.Abs(a+b*x(q)-of(q))/(least+of(q)))
 	}
 	return off
 }

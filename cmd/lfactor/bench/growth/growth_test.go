@@ -72,7 +72,7 @@ func TestFit(t *testing.T) {
 			for i, n := range []int{100, 200, 400, 800, 1600} {
 				points = append(points, Point{N: n, CPU: c.cost(float64(n)) * (1 + noise*float64(1-2*(i&1)))})
 			}
-			f := fit(points, c.needs, func(p Point) float64 { return p.CPU })
+			f := fit(points, c.needs, 0, func(p Point) float64 { return p.CPU })
 			require.Equal(t, c.over, f.Over(), "%s, measurements off by %g: %+v", c.name, noise, f)
 		}
 	}
