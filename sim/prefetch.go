@@ -75,8 +75,9 @@ var (
 
 	beginsAction = linesOf(ofAction)
 	linesBy      = func() (all [1 << 8]lines) {
+		most := linesOf(ofAll, ofJob, ofAction)
 		for k := range all {
-			all[k] = linesOf(ofAll, ofJob, ofAction)
+			all[k] = most
 		}
 		all[actors.Credit] = linesOf(ofAll, []string{"edges", "ports.edges.0", "ports.edges.2"})
 		all[actors.Done] = linesOf(ofAll, []string{"cur", "groups", "parts.groups.0", "spent"})

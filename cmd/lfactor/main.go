@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	_ "golang.org/x/crypto/x509roots/fallback" // where a host has no certificates, as an image of the program alone
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/audit"
@@ -74,6 +73,7 @@ func codes() (text string) {
 }
 
 func main() {
+	ownRoots()
 	ctx, stop := cli.Interruptible()
 	defer stop()
 	c := root()
