@@ -15,7 +15,7 @@ import (
 func (d *data) openTrain(conf dataset.LoaderConfig) error {
 	if d.r.cfg.Run.Data.Follow {
 		if d.leads {
-			if err := dataset.ForgetAwaited(d.r.cfg.Run.Log.Dir); err != nil {
+			if err := dataset.ForgetGenerationMark(d.r.cfg.Run.Log.Dir); err != nil {
 				return err
 			}
 		}
@@ -83,7 +83,7 @@ func (d *data) generation(gen int64) ([]dataset.Weighted, func(), error) {
 // it. The first one needs no saying. It returns dataset.ErrNotYet.
 func (d *data) await(gen int64) error {
 	if d.leads && gen != d.awaits {
-		if err := dataset.WriteAwaited(d.r.cfg.Run.Log.Dir, gen); err != nil {
+		if err := dataset.WriteGenerationMark(d.r.cfg.Run.Log.Dir, gen); err != nil {
 			return err
 		}
 		d.awaits = gen

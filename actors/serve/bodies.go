@@ -72,7 +72,7 @@ func (s *Server) room(r *http.Request, h *held, n int64) (waited time.Duration, 
 		ctx, cancel := context.WithTimeout(r.Context(), s.o.Deadline)
 		defer cancel()
 		began := s.now()
-		if h.body, err = s.rooms.bodies.enter(ctx, bodyCopies*n); err != nil {
+		if h.body, err = s.admission.bodies.enter(ctx, bodyCopies*n); err != nil {
 			return 0, s.refusal(err)
 		}
 		return s.now().Sub(began), nil

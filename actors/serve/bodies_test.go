@@ -32,7 +32,7 @@ func sends(s *Server, from io.Reader, says int64) int {
 func TestSlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{o: Options{Body: 8 << 20, Deadline: time.Minute}, now: time.Now,
-			rooms: newRooms(8 << 20)}
+			admission: newAdmission(8 << 20)}
 		var ends []*io.PipeWriter
 		for range 500 {
 			from, to := io.Pipe()
@@ -48,7 +48,7 @@ func TestSlowBodies(t *testing.T) {
 			require.Equal(t, http.StatusOK, sends(s, strings.NewReader(strings.Repeat("x", 8<<20)), -1))
 		}
 		require.Zero(t, time.Since(began), "nobody has waited")
-		require.Equal(t, s.rooms.bodies.most, s.rooms.bodies.free)
+		require.Equal(t, s.admission.bodies.most, s.admission.bodies.free)
 		for _, e := range ends {
 			require.NoError(t, e.Close())
 		}
@@ -61,7 +61,7 @@ func TestSlowBodies(t *testing.T) {
 func TestBodyRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{o: Options{Body: 1 << 20, Deadline: time.Minute}, now: time.Now,
-			rooms: &rooms{bodies: newRoom(bodyCopies * 256 << 10)}}
+			admission: &admission{bodies: newByteLimit(bodyCopies * 256 << 10)}}
 		first, begun := io.Pipe()
 		codes := make(chan int, 2)
 		go func() { codes <- sends(s, first, 1<<20) }()
@@ -74,7 +74,7 @@ func TestBodyRoom(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusServiceUnavailable, <-codes)
 		require.Equal(t, http.StatusOK, <-codes)
-		require.Equal(t, s.rooms.bodies.most, s.rooms.bodies.free)
+		require.Equal(t, s.admission.bodies.most, s.admission.bodies.free)
 		require.NoError(t, first.Close())
 	})
 }
@@ -101,7 +101,7 @@ func TestBodyRate(t *testing.T) {
 		{60 << 10, 8 << 20, 408}, {60 << 10, 512 << 10, 200}} {
 		clock := time.Unix(1000, 0)
 		s := &Server{o: Options{Body: 8 << 20, Deadline: time.Hour}, now: func() time.Time { return clock },
-			rooms: newRooms(8 << 20)}
+			admission: newAdmission(8 << 20)}
 		b := &drip{&clock, c.each, c.of}
 		r := httptest.NewRequest(http.MethodPost, "/", b)
 		w := httptest.NewRecorder()

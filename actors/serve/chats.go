@@ -91,7 +91,7 @@ func (s *Server) conversation(b *chatBody, t *tools, a *asked, f *chatForm) ([]i
 	var turns []dataset.Message
 	var images [][]byte
 	for i, raw := range b.Messages {
-		m, seen, err := turn(raw, s.lens != nil)
+		m, seen, err := turn(raw, s.imageProcessor != nil)
 		if err != nil {
 			return nil, bad("messages", "message %d: %v", i, err)
 		}

@@ -22,17 +22,17 @@ type loop struct {
 	done     chan struct{} // closed when the loop has ended
 	quit     chan struct{}
 	once     sync.Once
-	most     int    // requests that may wait
-	train    *bench // what trains adapters, nil for nothing
+	most     int              // requests that may wait
+	train    *adapterTraining // what trains adapters, nil for nothing
 
 	mu     sync.Mutex
 	stats  sample.Stats
-	taught benchStats
+	taught trainingStats
 	last   error
 	failed int64
 }
 
-func newLoop(e *sample.Engine, most int, train *bench) *loop {
+func newLoop(e *sample.Engine, most int, train *adapterTraining) *loop {
 	l := &loop{engine: e, commands: make(chan func()), done: make(chan struct{}), quit: make(chan struct{}), most: most,
 		train: train, stats: e.Stats()}
 	go l.run()
@@ -80,13 +80,13 @@ func (l *loop) gather() {
 	if l.engine.Busy() {
 		return
 	}
-	most := l.train.room()
+	most := l.train.linger()
 	if most == 0 {
 		return
 	}
 	over := time.NewTimer(most)
 	defer over.Stop()
-	for l.train.room() > 0 {
+	for l.train.linger() > 0 {
 		select {
 		case f := <-l.commands:
 			f()
@@ -110,7 +110,7 @@ func (l *loop) note() {
 }
 
 // trained is what had been trained after the last step.
-func (l *loop) trained() benchStats {
+func (l *loop) trained() trainingStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.taught

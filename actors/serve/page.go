@@ -46,7 +46,7 @@ func (s *Server) pages() {
 		})
 	}
 	s.mux.HandleFunc("GET /page/about", s.guarded(func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, map[string]any{"chats": s.noChat == nil, "sees": s.lens != nil, "pairs": s.o.Pairs != "",
+		answer(w, http.StatusOK, map[string]any{"chats": s.noChat == nil, "sees": s.imageProcessor != nil, "pairs": s.o.Pairs != "",
 			"beside": s.o.Beside != nil})
 	}))
 	s.mux.HandleFunc("POST /page/pairs", handled(s, s.keepPair))

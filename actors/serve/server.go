@@ -39,28 +39,28 @@ type Options struct {
 
 // Server is a served model: an http.Handler.
 type Server struct {
-	o        Options
-	m        *trained.Trained
-	tok      *token.Tokenizer
-	spell    speller
-	template *token.Template
-	lens     *trained.Lens // nil for a model that does not see
-	looks    *looks
-	rooms    *rooms
-	noChat   error     // why there is no template
-	thinks   *thinking // nil where thoughts stay in texts
-	loop     *loop
-	close    func()
-	mux      *http.ServeMux
-	began    time.Time
-	now      func() time.Time
-	ids      atomic.Int64
-	counted  metrics
-	times    *latencies
-	context  int
-	guides   guides
-	tenants  *tenantry  // nil where nobody trains
-	pairing  sync.Mutex // lets one pair at a time into the file of pairs
+	o              Options
+	m              *trained.Trained
+	tok            *token.Tokenizer
+	spell          speller
+	template       *token.Template
+	imageProcessor *trained.ImageProcessor // nil for a model that does not see
+	imageAdmission *imageAdmission
+	admission      *admission
+	noChat         error     // why there is no template
+	thinks         *thinking // nil where thoughts stay in texts
+	loop           *loop
+	close          func()
+	mux            *http.ServeMux
+	began          time.Time
+	now            func() time.Time
+	ids            atomic.Int64
+	counted        metrics
+	times          *latencies
+	context        int
+	guides         guides
+	tenants        *tenantry  // nil where nobody trains
+	pairing        sync.Mutex // lets one pair at a time into the file of pairs
 }
 
 // New opens the engine of a model. The models stay the caller's to close, after the server.
@@ -85,17 +85,17 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.context, s.looks, s.rooms = e.Context(), newLooks(o.Queue), newRooms(o.Body)
+	s.context, s.imageAdmission, s.admission = e.Context(), newImageAdmission(o.Queue), newAdmission(o.Body)
 	if s.template, s.noChat = m.Template(); s.noChat == nil {
 		s.thinks = thinkingOf(o.Reasoning, s.template.ToolSource())
 	}
 	if m.Model.Vision != nil {
-		if s.lens, err = m.Lens(o.Processor); err != nil {
+		if s.imageProcessor, err = m.ImageProcessor(o.Processor); err != nil {
 			s.close()
 			return nil, err
 		}
 	}
-	s.loop = newLoop(e, o.Queue, s.tenants.bench())
+	s.loop = newLoop(e, o.Queue, s.tenants.adapterTraining())
 	s.mux.HandleFunc("POST /v1/completions", reading(s, s.completion))
 	s.mux.HandleFunc("POST /v1/chat/completions", reading(s, s.chat))
 	s.mux.HandleFunc("GET /v1/models", s.guarded(s.models))

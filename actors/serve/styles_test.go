@@ -70,7 +70,7 @@ func TestContentKeys(t *testing.T) {
 func TestRequestImages(t *testing.T) {
 	part := `{"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}`
 	message := json.RawMessage(`{"role": "user", "content": [` + strings.Repeat(part+", ", 32) + part + `]}`)
-	s := &Server{lens: &trained.Lens{}}
+	s := &Server{imageProcessor: &trained.ImageProcessor{}}
 	_, err := s.conversation(&chatBody{Messages: []json.RawMessage{message, message}}, nil, &asked{}, &chatForm{})
 	require.ErrorContains(t, err, "more than 64 images")
 }

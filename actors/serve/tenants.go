@@ -44,7 +44,7 @@ type tenant struct {
 type tenantry struct {
 	o     TrainOptions
 	slots *trained.Slots
-	work  *bench
+	work  *adapterTraining
 	mu    sync.Mutex
 	by    map[string]*tenant
 }
@@ -62,11 +62,11 @@ func newTenantry(m *trained.Trained, o Options) (*tenantry, error) {
 	if t.slots, err = m.Slots(lora, t.o.Rows, t.o.Most, o.Engine); err != nil {
 		return nil, err
 	}
-	t.work = &bench{trainer: t.slots.Trainer}
+	t.work = &adapterTraining{trainer: t.slots.Trainer}
 	return t, nil
 }
 
-func (t *tenantry) bench() *bench {
+func (t *tenantry) adapterTraining() *adapterTraining {
 	if t == nil {
 		return nil
 	}
@@ -304,11 +304,11 @@ func (s *Server) compute(ctx context.Context, x *tenant, w http.ResponseWriter, 
 	if b.Clip != nil && b.Loss != tenants.PPO { //lfvet:kind it is no part of a model
 		return nil, bad("clip", "clip has no effect on %.40s", b.Loss)
 	}
-	bench := s.tenants.work
+	training := s.tenants.work
 	var fault error
 	if err := s.loop.do(ctx, func() {
-		if fault = bench.trainer.Check(j.work); fault == nil {
-			bench.jobs = append(bench.jobs, j)
+		if fault = training.trainer.Check(j.work); fault == nil {
+			training.jobs = append(training.jobs, j)
 		}
 	}); err != nil || fault != nil {
 		if err == nil {
@@ -322,7 +322,7 @@ func (s *Server) compute(ctx context.Context, x *tenant, w http.ResponseWriter, 
 		return nil, errClosed
 	case <-ctx.Done(): // what has begun ends, so that nobody is in doubt whether it counts
 		if err := s.loop.do(context.WithoutCancel(ctx), func() {
-			bench.withdraw(j, ctx.Err())
+			training.withdraw(j, ctx.Err())
 		}); err != nil {
 			return nil, err
 		}

@@ -64,7 +64,7 @@ type consumer struct {
 // that has not begun is in the first. It reports whether the run has gone on since it was read last.
 func (c *consumer) read() (moved bool, err error) {
 	was := *c
-	waits, err := dataset.ReadAwaited(filepath.Dir(c.path))
+	waits, err := dataset.ReadGenerationMark(filepath.Dir(c.path))
 	if err == nil {
 		err = c.readLedger()
 	}

@@ -107,17 +107,17 @@ func TestCreditsAheadOne(t *testing.T) {
 	at(t, cfg.Consumers[0], 1, 0)
 	_, c := look()
 	require.EqualValues(t, 2, c.Granted, "the run has generation 1 to go on with")
-	require.NoError(t, dataset.WriteAwaited(filepath.Dir(cfg.Consumers[0]), 3))
+	require.NoError(t, dataset.WriteGenerationMark(filepath.Dir(cfg.Consumers[0]), 3))
 	_, c = look()
 	require.EqualValues(t, 5, c.Granted, "the record of steps is still in generation 0")
 	at(t, cfg.Consumers[0], 2, 4)
 	f, c := look()
 	require.EqualValues(t, 6, c.Granted, "what was waited for once is passed")
 	f.cfg.Shards = 3
-	require.NoError(t, dataset.WriteAwaited(filepath.Dir(cfg.Consumers[0]), 5))
+	require.NoError(t, dataset.WriteGenerationMark(filepath.Dir(cfg.Consumers[0]), 5))
 	_, c = look()
 	require.EqualValues(t, 9, c.Granted, "six generations of one shard, and one of three")
-	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(cfg.Consumers[0]), dataset.AwaitedName),
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(cfg.Consumers[0]), dataset.GenerationMarkName),
 		[]byte("{}"), 0o600))
 	_, err := f.Look(time.Unix(1000, 0))
 	require.ErrorContains(t, err, "awaited.json: it names no generation; remove it")
@@ -166,7 +166,7 @@ func TestFollowIdleHeld(t *testing.T) {
 			Ahead:  1, Consumers: []string{filepath.Join(run, "samples.ledger")},
 			Say: func(note string) { notes = append(notes, note) }}
 		began := time.Now()
-		time.AfterFunc(50*time.Second, func() { assert.NoError(t, dataset.WriteAwaited(run, 1)) })
+		time.AfterFunc(50*time.Second, func() { assert.NoError(t, dataset.WriteGenerationMark(run, 1)) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		rep, err := Follow(ctx, cfg, time.Second, time.Minute, func(FollowReport) {})

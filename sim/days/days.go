@@ -45,8 +45,8 @@ type Result struct {
 // Effective is the share of time in which steps ran, also those that were taken again.
 func (r *Result) Effective() float64 { return r.Goodput + r.Again }
 
-// life is a run under way.
-type life struct {
+// underWay is a run under way.
+type underWay struct {
 	World
 	Result
 	rand  *rand.Rand
@@ -59,7 +59,7 @@ type life struct {
 
 // Run simulates a world.
 func Run(w World) Result {
-	l := &life{World: w, rand: rand.New(rand.NewPCG(w.Seed, 0)), plan: math.Inf(1),
+	l := &underWay{World: w, rand: rand.New(rand.NewPCG(w.Seed, 0)), plan: math.Inf(1),
 		every: max(1, int64(math.Round((max(w.Interval, w.Durable)-w.Save)/w.Step)))}
 	if w.Planned > 0 {
 		l.plan = w.Planned
@@ -74,7 +74,7 @@ func Run(w World) Result {
 }
 
 // next draws when the next device is lost.
-func (l *life) next() {
+func (l *underWay) next() {
 	switch {
 	case len(l.Losses) > 0:
 		l.loss, l.Losses = l.Losses[0], l.Losses[1:]
@@ -86,7 +86,7 @@ func (l *life) next() {
 }
 
 // stretch trains until something happens, and gets over it.
-func (l *life) stretch() {
+func (l *underWay) stretch() {
 	cycle := float64(l.every)*l.Step + l.Save
 	until := min(l.loss, l.plan, l.Time)
 	span := max(0, until-l.now)
@@ -124,7 +124,7 @@ func (l *life) stretch() {
 }
 
 // host waits for one in place of a lost one, if that is away.
-func (l *life) host() {
+func (l *underWay) host() {
 	if l.rand.Float64() >= l.Away {
 		return
 	}
@@ -139,7 +139,7 @@ func (l *life) host() {
 }
 
 // spend lets time pass, up to the end.
-func (l *life) spend(on *float64, t float64) {
+func (l *underWay) spend(on *float64, t float64) {
 	t = min(max(0, t), max(0, l.Time-l.now))
 	*on += t
 	l.now += t

@@ -125,7 +125,7 @@ func (p blocks) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 func (d *Denoiser) blocksOf(x *Encoded) int { return x.Tokens() / max(1, d.Chunk/d.Parts) }
 
 // firstBlock is which block of the clip a sample's first actions belong to.
-func (x *Encoded) firstBlock(f *Footage) int {
+func (x *Encoded) firstBlock(f *ClipStream) int {
 	if f == nil || f.Blocks == nil || x.Clip.Part != NoisyPart {
 		return 0
 	}
@@ -196,7 +196,7 @@ func (p blocks) sees(r *roll, x *Encoded) {
 }
 
 // group is the frame whose level a frame of a clip has: its own, or that of its block's first.
-func (f *Footage) group(t int) int {
+func (f *ClipStream) group(t int) int {
 	if f.Blocks == nil || t == 0 {
 		return t
 	}
@@ -204,7 +204,7 @@ func (f *Footage) group(t int) int {
 }
 
 // blockLevel is the level of a block of actions, which is that of its frames.
-func (f *Footage) blockLevel(x *Encoded, b int) noise.Level {
+func (f *ClipStream) blockLevel(x *Encoded, b int) noise.Level {
 	return f.frameLevel(x, drawClipLevel, f.group(1+b*f.Blocks.Frames), 0)
 }
 

@@ -16,7 +16,7 @@ func inBlocks(window int) (*Denoiser, []Encoded) {
 	d := &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 2, Process: p, Texts: 1,
 		Policy: Policy{Chunk: 6, Parts: 3, Broad: true,
 			Sight: &Sight{Views: 1, Size: [2]int{1, 1}, Patches: 1, Pixels: 3, State: 1},
-			Clip: &Footage{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1, Given: 2, Masks: 1,
+			Clip: &ClipStream{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1, Given: 2, Masks: 1,
 				Process: p}, Weight: 1, Size: [3]int{7, 1, 1}, Every: 1, Scale: [3]int{1, 1, 1},
 				Blocks: &Blocks{Frames: 2, Window: window}}}}
 	return d, []Encoded{{Key: 5, Grid: d.ChunkGrid(), X0: make([]float32, 12), Text: make([]float32, 2),

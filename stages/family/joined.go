@@ -13,7 +13,7 @@ import (
 // caption sees itself. Its captions are tokens, which the policy reads itself, and its states have as many
 // numbers as its actions. Rows of clips and of states are one stream, sample by sample, behind Gathered.
 //
-// Of Footage's data it has clip.x0, clip.noise, clip.in, clip.out, clip.weight and clip.of, and in addition
+// Of ClipStream's data it has clip.x0, clip.noise, clip.in, clip.out, clip.weight and clip.of, and in addition
 //
 //	clip.ids [texts]                 tokens of captions; clip.told.pos [texts 3] their places
 //	clip.gather [clip rows+levels]   of Gathered, rows of clips and then of states
@@ -43,7 +43,7 @@ const wordsPlanned = 128
 func GatheredRows(s block.Shape) int { return ClipRows(s) + Levels(s) }
 
 // joined is the modality of such a policy.
-type joined struct{ footage }
+type joined struct{ clipStream }
 
 // joint is what a microbatch's clips are laid out in.
 type jointRows struct {
@@ -188,38 +188,38 @@ func (p joined) fill(items []Encoded, s block.Shape, out map[string]*tensor.Tens
 }
 
 // Words are the tokens of captions, [texts].
-func (f *Footage) Words(r *block.Rec) *grad.Value {
+func (f *ClipStream) Words(r *block.Rec) *grad.Value {
 	return r.T.Data("clip.ids", tensor.I32, Captions(r.Shape))
 }
 
 // Gathered are rows of clips [clip rows d] and of states [levels d] sample by sample.
-func (f *Footage) Gathered(r *block.Rec, clip, state *grad.Value) *grad.Value {
+func (f *ClipStream) Gathered(r *block.Rec, clip, state *grad.Value) *grad.Value {
 	return r.T.Take(r.T.Concat(0, clip, state), r.T.Data("clip.gather", tensor.I32, GatheredRows(r.Shape)))
 }
 
 // Parted are the rows of clips among those of Gathered, [clip rows d].
-func (f *Footage) Parted(r *block.Rec, x *grad.Value) *grad.Value {
+func (f *ClipStream) Parted(r *block.Rec, x *grad.Value) *grad.Value {
 	return r.T.Take(x, r.T.Data("clip.back", tensor.I32, ClipRows(r.Shape)))
 }
 
 // GatheredLevel is the level of each row of Gathered, -1 for what has no noise.
-func (f *Footage) GatheredLevel(r *block.Rec) *grad.Value {
+func (f *ClipStream) GatheredLevel(r *block.Rec) *grad.Value {
 	return r.T.Data("clip.at", tensor.I32, GatheredRows(r.Shape))
 }
 
 // ActionCu are the borders of samples among actions, [levels+1].
-func (f *Footage) ActionCu(r *block.Rec) *grad.Value {
+func (f *ClipStream) ActionCu(r *block.Rec) *grad.Value {
 	return r.T.Data("clip.rows.cu", tensor.I32, Levels(r.Shape)+1)
 }
 
 // All are rows of captions, of Gathered and of actions [rows h d] as their sequences see them.
-func (f *Footage) All(r *block.Rec, text, clip, x *grad.Value) *grad.Value {
+func (f *ClipStream) All(r *block.Rec, text, clip, x *grad.Value) *grad.Value {
 	n := text.Shape[0] + clip.Shape[0] + x.Shape[0]
 	return r.T.Take(r.T.Concat(0, text, clip, x), r.T.Data("clip.joint", tensor.I32, n))
 }
 
 // AllCu are the borders of All for queries that are actions, and for those of Gathered with theirs.
-func (f *Footage) AllCu(r *block.Rec) (actions, clipQ, clipK *grad.Value) {
+func (f *ClipStream) AllCu(r *block.Rec) (actions, clipQ, clipK *grad.Value) {
 	t := r.T
 	return t.Data("clip.joint.cu", tensor.I32, 2), t.Data("clip.cu", tensor.I32, 2), t.Data("clip.see.cu",
 		tensor.I32, 2)

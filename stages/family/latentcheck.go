@@ -83,7 +83,7 @@ func (d *Denoiser) chunk(x *Encoded) bool {
 
 // fits reports whether a clip is one that the policy reads: of all of its frames, or of the first, or of
 // those that are known and of a block that is drawn.
-func (f *Footage) fits(c *Clip) bool {
+func (f *ClipStream) fits(c *Clip) bool {
 	want := f.Grid()
 	if c == nil || c.Pad < 0 || c.Pad >= c.Grid[0] || len(c.X0) != c.Tokens()*f.Latents.Width() {
 		return false

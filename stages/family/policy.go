@@ -34,7 +34,7 @@ type Policy struct {
 	Squash  []int
 	// a clip that a policy denoises beside its actions; nil for none. Its views are the clip's first frame,
 	// and its captions states of an encoder
-	Clip *Footage
+	Clip *ClipStream
 	// keys of lerobot's files that name, "" where there is none: the pipeline of diffusers with both
 	// encoders, the cameras in their order, and which of a model's numbers of an action a robot has
 	EncodersKey, CamerasKey, NumbersKey string

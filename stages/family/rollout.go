@@ -15,7 +15,7 @@ import (
 // noisy and as they were, and the actions as they were are rows of a stream of their own, past. All frames have levels
 // of noise of their own, and so have the parts of the actions that belong to them (Denoiser.Parts).
 //
-// Of Footage's data it has clip.time [levels] in the place of clip.feature, no borders of clips, and in addition
+// Of ClipStream's data it has clip.time [levels] in the place of clip.feature, no borders of clips, and in addition
 //
 //	clip.text.cu [samples+1]         borders of captions, for clips and for past actions
 //	past.x0 [past rows Width]        actions as they were; past.pos [past rows 3]
@@ -50,7 +50,7 @@ func PastRows(s block.Shape) int {
 }
 
 // RollLevels is the number of levels of clips of a shape: for each sample two a frame, and the one of no noise.
-func (f *Footage) RollLevels(s block.Shape) int { return Levels(s)*2*f.Grid()[0] + 1 }
+func (f *ClipStream) RollLevels(s block.Shape) int { return Levels(s)*2*f.Grid()[0] + 1 }
 
 // rollout is the modality of such a policy.
 type rollout struct{ d *Denoiser }
@@ -174,7 +174,7 @@ func (r *roll) add(name string, v ...int32) { r.lists[name] = append(r.lists[nam
 func (r *roll) last(name string) int32 { return r.lists[name][len(r.lists[name])-1] }
 
 // frameLevel is the level of a frame by a key of its own, of those of at least a share.
-func (f *Footage) frameLevel(x *Encoded, draw uint64, frame int, least float64) noise.Level {
+func (f *ClipStream) frameLevel(x *Encoded, draw uint64, frame int, least float64) noise.Level {
 	p := &f.Latents.Process
 	k := x.key(draw | uint64(frame)<<48)
 	if least == 0 {
@@ -320,7 +320,7 @@ func (r *roll) finish(each []string, most map[string]int) {
 
 // Seen are keys of rows of clips, of past actions and, where they are given, of actions, as one of these
 // streams sees them, with the borders of queries and of keys.
-func (f *Footage) Seen(r *block.Rec, stream string, keys ...*grad.Value) (k, cuQ, cuK *grad.Value) {
+func (f *ClipStream) Seen(r *block.Rec, stream string, keys ...*grad.Value) (k, cuQ, cuK *grad.Value) {
 	t, n, m := r.T, ClipRows(r.Shape), PastRows(r.Shape)
 	names := map[string][3]string{"clip": {"clip.see", "clip.segment.cu", "clip.see.cu"},
 		"past": {"past.see", "past.segment.cu", "past.see.cu"},

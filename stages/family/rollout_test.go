@@ -15,7 +15,7 @@ func rolls(window int) (*Denoiser, []Encoded) {
 	d := &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 2, Process: p, Texts: 1,
 		Policy: Policy{Chunk: 3, Parts: 3, Quiet: true,
 			Sight: &Sight{Views: 1, Size: [2]int{1, 2}, Patches: 2, Pixels: 3}, Real: 1,
-			Clip: &Footage{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1, Process: p}, Weight: 1,
+			Clip: &ClipStream{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1, Process: p}, Weight: 1,
 				Size: [3]int{3, 1, 2}, Every: 1, Scale: [3]int{1, 1, 1},
 				Rolls: &Rollout{Chunk: [2]int{1, 1}, Window: [2]int{window, window}}}}}
 	return d, []Encoded{{Key: 5, Grid: d.ChunkGrid(), X0: make([]float32, 6), Text: make([]float32, 2),

@@ -105,7 +105,7 @@ func (x *Robots) bound(v []float64) {
 	}
 }
 
-// laid are views as one picture of a form, as family.Footage.Laid has them.
+// laid are views as one picture of a form, as family.ClipStream.Laid has them.
 func laid(form string, views []*media.Image, high, wide int) *media.Image {
 	if form == "row" || form == "" {
 		return sideBySide(views, high, wide)

@@ -113,10 +113,10 @@ func TestClipFolder(t *testing.T) {
 		err := x.ordered(dir)
 		return x.Policy.Cameras, err
 	}
-	got, err := order(&family.Denoiser{Policy: family.Policy{Clip: &family.Footage{Sorted: true}}})
+	got, err := order(&family.Denoiser{Policy: family.Policy{Clip: &family.ClipStream{Sorted: true}}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"top", "wrist"}, got)
-	named := &family.Denoiser{Policy: family.Policy{Clip: &family.Footage{}, CamerasKey: "keys"}}
+	named := &family.Denoiser{Policy: family.Policy{Clip: &family.ClipStream{}, CamerasKey: "keys"}}
 	write(`{"keys": ["top", "wrist"]}`)
 	got, err = order(named)
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestScaleBehind(t *testing.T) {
 // that is seen, and those that it gives when it acts are those that it learnt as now.
 func TestActionsThatLead(t *testing.T) {
 	x := &Robots{Chunk: 6, D: &family.Denoiser{Policy: family.Policy{Chunk: 6, Parts: 3,
-		Clip: &family.Footage{Steps: 2}}}}
+		Clip: &family.ClipStream{Steps: 2}}}}
 	f := &recordings.RobotFrame{}
 	for k := range 6 {
 		f.Actions = append(f.Actions, []float64{float64(10 + k)})
@@ -202,7 +202,7 @@ func TestActionsThatLead(t *testing.T) {
 func TestBlockStates(t *testing.T) {
 	d := &family.Denoiser{Policy: family.Policy{Chunk: 4, Parts: 2, Broad: true,
 		Sight: &family.Sight{Views: 1, State: 2},
-		Clip:  &family.Footage{Scale: [3]int{2, 1, 1}, Blocks: &family.Blocks{Frames: 1}}}}
+		Clip:  &family.ClipStream{Scale: [3]int{2, 1, 1}, Blocks: &family.Blocks{Frames: 1}}}}
 	one := Affine{Mid: []float64{1}, By: []float64{0.5}}
 	x := &Robots{D: d, Chunk: 4, Scale: RobotScale{State: one, Action: one}}
 	f := &recordings.RobotFrame{Later: []recordings.RobotLook{{State: []float64{7}}, {State: []float64{2}},
@@ -223,7 +223,7 @@ func TestBlockStates(t *testing.T) {
 func TestQuietRobots(t *testing.T) {
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 3,
 		Policy: family.Policy{Chunk: 2, Quiet: true, Real: 3, Sight: &family.Sight{},
-			Clip: &family.Footage{Size: [3]int{5, 4, 4}, Scale: [3]int{4, 4, 4},
+			Clip: &family.ClipStream{Size: [3]int{5, 4, 4}, Scale: [3]int{4, 4, 4},
 				Joined: &family.Joined{}, Latents: &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 2}}}}
 	x := &filmer{Pictures: &diffusion.Pictures{D: d}}
 	e := &family.Encoded{Grid: d.ChunkGrid(), Real: 2, X0: []float32{1, 2, 3, 4, 5, 6},

@@ -11,16 +11,16 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Lens puts images into prompts of a model that sees, as its processor wants them. It may be used by several
+// ImageProcessor puts images into prompts of a model that sees, as its processor wants them. It may be used by several
 // goroutines at once.
-type Lens struct {
+type ImageProcessor struct {
 	x    *format.ProcessorExpander
 	p    *Images
 	mark int32
 }
 
-// Lens is that of the model, whose processor lies in dir, or where its tokenizer lies.
-func (m *Trained) Lens(dir string) (*Lens, error) {
+// ImageProcessor is that of the model, whose processor lies in dir, or where its tokenizer lies.
+func (m *Trained) ImageProcessor(dir string) (*ImageProcessor, error) {
 	switch {
 	case m.Model.Vision == nil:
 		return nil, fmt.Errorf("a model of family %s does not see", m.Model.Family)
@@ -32,10 +32,10 @@ func (m *Trained) Lens(dir string) (*Lens, error) {
 	default:
 		dir = m.Dir
 	}
-	return m.lensOf(dir)
+	return m.imageProcessorOf(dir)
 }
 
-func (m *Trained) lensOf(dir string) (*Lens, error) {
+func (m *Trained) imageProcessorOf(dir string) (*ImageProcessor, error) {
 	p, err := media.Load(dir)
 	if err != nil {
 		return nil, err
@@ -46,14 +46,14 @@ func (m *Trained) lensOf(dir string) (*Lens, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lens{x: x, p: &Images{m.Model.Vision, p}}
+	l := &ImageProcessor{x: x, p: &Images{m.Model.Vision, p}}
 	l.mark, _ = x.Mark(dataset.Image)
 	return l, nil
 }
 
 // Read puts images, encoded files, where a prompt has marks of them, in order. Without images marks stay
 // what they are. It ends between images when the context does.
-func (l *Lens) Read(ctx context.Context, prompt []int32, images [][]byte) (ids []int32, pics *family.Images,
+func (l *ImageProcessor) Read(ctx context.Context, prompt []int32, images [][]byte) (ids []int32, pics *family.Images,
 	err error) {
 	pics = &family.Images{}
 	if len(images) == 0 {

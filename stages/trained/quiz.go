@@ -15,10 +15,10 @@ import (
 
 // Quiz asks a trained model about images.
 type Quiz struct {
-	m        *Trained
-	gen      *sample.Generator
-	template *token.Template
-	lens     *Lens
+	m         *Trained
+	gen       *sample.Generator
+	template  *token.Template
+	processor *ImageProcessor
 }
 
 // OpenQuiz opens a model that sees, with the tokenizer, template and processor of dir, or of its own
@@ -46,7 +46,7 @@ func OpenQuiz(dir, checkpoints string, options ...Option) (*Quiz, func(), error)
 	if err != nil {
 		return nil, nil, err
 	}
-	lens, err := m.lensOf(dir)
+	processor, err := m.imageProcessorOf(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -59,7 +59,7 @@ func OpenQuiz(dir, checkpoints string, options ...Option) (*Quiz, func(), error)
 		kernels.Close(b)
 		return nil, nil, err
 	}
-	return &Quiz{m: m, gen: gen, template: t, lens: lens}, func() { gen.Close(); kernels.Close(b); m.Close() }, nil
+	return &Quiz{m: m, gen: gen, template: t, processor: processor}, func() { gen.Close(); kernels.Close(b); m.Close() }, nil
 }
 
 // Model is the model that is asked.
@@ -88,7 +88,7 @@ func (q *Quiz) Answer(text string, image []byte, p sample.Params) (string, error
 	if image != nil {
 		images = append(images, image)
 	}
-	ids, pics, err := q.lens.Read(context.Background(), q.m.Tokenizer.Encode(prompt, false), images)
+	ids, pics, err := q.processor.Read(context.Background(), q.m.Tokenizer.Encode(prompt, false), images)
 	if err != nil {
 		return "", err
 	}

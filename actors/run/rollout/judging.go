@@ -96,7 +96,7 @@ func (r *Source) rewarded(all []*Answer) error {
 	if r.ctx.Err() != nil {
 		return ErrLeft
 	}
-	if err := r.bench.failed(); err != nil {
+	if err := r.judges.failed(); err != nil {
 		return err
 	}
 	for i, a := range all {

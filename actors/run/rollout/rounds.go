@@ -329,16 +329,16 @@ func (r *Source) open() (err error) {
 		return err
 	}
 	if c.Rollout.Samplers > 0 || c.Reward.Judges > 0 {
-		if r.staff, err = newStaff(&r.Of, r.ctx); err != nil {
+		if r.launcher, err = newLauncher(&r.Of, r.ctx); err != nil {
 			return err
 		}
 	}
 	if n := c.Reward.Judges; n > 0 {
-		r.bench = newBench(r, n)
-		r.reward = r.bench.judge
+		r.judges = newJudges(r, n)
+		r.reward = r.judges.judge
 	}
 	if n := c.Rollout.Samplers; n > 0 {
-		all := &crew{r: r, staff: r.staff}
+		all := &samplerProcs{r: r, launcher: r.launcher}
 		for k := range n {
 			r.join(all.at(k + 1))
 		}

@@ -37,32 +37,32 @@ type reply struct {
 	Err  string
 }
 
-// crew are the sampler processes of a run.
-type crew struct {
-	r     *Source
-	staff *staff
-	mu    sync.Mutex
-	vain  int // processes that have ended since something was drawn
+// samplerProcs are the sampler processes of a run.
+type samplerProcs struct {
+	r        *Source
+	launcher *launcher
+	mu       sync.Mutex
+	vain     int // processes that have ended since something was drawn
 }
 
 // process is a sampler in a process of its own.
 type process struct {
-	crew     *crew
-	number   int
-	place    int // of its own, whichever process draws there
-	commands chan command
-	silent   *time.Timer // ends it when it says nothing while it has something to do
-	mu       sync.Mutex
-	life     *life // nil before it has begun
-	open     int   // tasks that it has not drawn
-	why      string
-	heard    bool // it has said something
+	samplerProcs *samplerProcs
+	number       int
+	place        int // of its own, whichever process draws there
+	commands     chan command
+	silent       *time.Timer // ends it when it says nothing while it has something to do
+	mu           sync.Mutex
+	worker       *workerProcess // nil before it has begun
+	open         int            // tasks that it has not drawn
+	why          string
+	heard        bool // it has said something
 }
 
 // at starts a sampler process in a place. One that cannot be started is lost at once.
-func (c *crew) at(place int) func(number int) sampler {
+func (c *samplerProcs) at(place int) func(number int) sampler {
 	return func(number int) sampler {
-		p := &process{crew: c, number: number, place: place, commands: make(chan command, c.r.commandsMost())}
+		p := &process{samplerProcs: c, number: number, place: place, commands: make(chan command, c.r.commandsMost())}
 		p.silent = time.AfterFunc(time.Hour, p.hangs)
 		p.silent.Stop()
 		go p.run()
@@ -72,15 +72,15 @@ func (c *crew) at(place int) func(number int) sampler {
 
 // run begins the process, and takes what it says until it ends.
 func (p *process) run() {
-	l, err := p.crew.staff.begin(p.place)
+	l, err := p.samplerProcs.launcher.begin(p.place)
 	if err != nil {
 		p.silent.Stop()
-		p.crew.r.lost(p.number, fmt.Errorf("a sampler process: %w", err))
+		p.samplerProcs.r.lost(p.number, fmt.Errorf("a sampler process: %w", err))
 		return
 	}
-	p.crew.r.Say("sampler process: %s", l.name)
+	p.samplerProcs.r.Say("sampler process: %s", l.name)
 	p.mu.Lock()
-	if p.life = l; p.open > 0 { // what it is given to do began to wait with the order for it
+	if p.worker = l; p.open > 0 { // what it is given to do began to wait with the order for it
 		p.silent.Reset(p.patience())
 	}
 	p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *process) run() {
 }
 
 // tell passes commands on.
-func (p *process) tell(l *life) {
+func (p *process) tell(l *workerProcess) {
 	e := gob.NewEncoder(l.in)
 	for c := range p.commands {
 		if err := e.Encode(told{c.weights, c.task, c.drafts}); err != nil {
@@ -102,9 +102,9 @@ func (p *process) tell(l *life) {
 }
 
 // hear takes what the process says until it ends.
-func (p *process) hear(l *life) {
+func (p *process) hear(l *workerProcess) {
 	defer l.close()
-	r := p.crew.r
+	r := p.samplerProcs.r
 	var err, told error
 	for err == nil && told == nil {
 		var x reply
@@ -112,7 +112,7 @@ func (p *process) hear(l *life) {
 			break
 		}
 		if x.Done {
-			p.crew.drew()
+			p.samplerProcs.drew()
 		}
 		p.mu.Lock()
 		if p.heard = true; x.Done {
@@ -155,10 +155,10 @@ func (p *process) because(err error) string {
 func (p *process) hangs() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.open > 0 && p.life != nil { // how long it may take to begin is its fleet's matter
-		p.why = fmt.Sprintf("said nothing for %v (rollout.silence)", p.crew.r.silence())
-		p.life.kill()
-		p.life.close()
+	if p.open > 0 && p.worker != nil { // how long it may take to begin is its fleet's matter
+		p.why = fmt.Sprintf("said nothing for %v (rollout.silence)", p.samplerProcs.r.silence())
+		p.worker.kill()
+		p.worker.close()
 	}
 }
 
@@ -170,13 +170,13 @@ func (r *Source) silence() time.Duration {
 // patience is how long the process may say nothing from now on.
 func (p *process) patience() time.Duration {
 	if !p.heard {
-		return p.crew.r.silence() + samplerStart
+		return p.samplerProcs.r.silence() + samplerStart
 	}
-	return p.crew.r.silence()
+	return p.samplerProcs.r.silence()
 }
 
 // drew says that some process has drawn something.
-func (c *crew) drew() {
+func (c *samplerProcs) drew() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.vain = 0
@@ -196,7 +196,7 @@ func (p *process) draw(t rounds.Task, all []draft) {
 // holds the table.
 func (p *process) again(why error) bool {
 	close(p.commands)
-	c := p.crew
+	c := p.samplerProcs
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.vain++; c.vain >= samplerTries {

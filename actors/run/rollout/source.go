@@ -51,7 +51,7 @@ type Source struct {
 	Plan   rounds.Schedule
 	loss   *objective.Loss
 	reward reward.Func
-	bench  *bench             // of judges in processes of their own, nil for none
+	judges *judges            // of judges in processes of their own, nil for none
 	ref    *trained.Reference // nil where the loss compares with none
 	stops  []int32
 	ctx    context.Context // ends when the run is over
@@ -68,9 +68,9 @@ type Source struct {
 	round    map[int64]*round
 	kept     map[int64]*Weights // publications
 	samplers map[int]sampler
-	staff    *staff // sampler processes and judges, nil for none
-	next     int    // number of the next sampler
-	judged   int64  // rounds that are judged
+	launcher *launcher // sampler processes and judges, nil for none
+	next     int       // number of the next sampler
+	judged   int64     // rounds that are judged
 	judging  bool
 	failed   error
 	changed  chan struct{} // closed when judged, failed or what is drawn changes
@@ -218,13 +218,13 @@ func (r *Source) Await(step int64) error {
 // Close ends the samplers.
 func (r *Source) Close() {
 	r.cancel()
-	r.bench.close() // which judging may wait for, that takes the table
+	r.judges.close() // which judging may wait for, that takes the table
 	r.table.Lock()
 	defer r.table.Unlock()
 	for _, s := range r.samplers {
 		s.close()
 	}
-	r.staff.close()
+	r.launcher.close()
 	if r.ref != nil {
 		r.ref.Close()
 	}

@@ -32,7 +32,7 @@ var cosmosPart = configs.Declare("cosmos", configs.Rules[cosmosKeys]{Check: func
 	if err := r.Check(); err != nil || len(k.Axes) != 3 {
 		at("rope_axes", fmt.Sprintf("%v, want three numbers that add up to head_dim/2 = %d", k.Axes, m.HeadDim/2), "")
 	}
-	o, f := policyPart.Of(m), footagePart.Of(m)
+	o, f := policyPart.Of(m), clipStreamPart.Of(m)
 	if n := denoisers.Shared.Of(m).In; o.State != n {
 		at("state_size", fmt.Sprintf("%d, and a state is read as actions are, which have %d numbers", o.State,
 			n), "set it to in_channels")
@@ -78,7 +78,7 @@ type cosmos3 struct {
 }
 
 func newCosmos(c configs.Model) *cosmos3 {
-	k, p, f := denoisers.Shared.Of(c), policyPart.Of(c), footagePart.Of(c)
+	k, p, f := denoisers.Shared.Of(c), policyPart.Of(c), clipStreamPart.Of(c)
 	w := &cosmos3{c: c, o: cosmosPart.Of(c)}
 	levels, of := noise.Flow{Shift: f.Shift, Times: 1000}, [3]int{f.Frames}
 	of[1], of[2] = f.picture(p)
@@ -90,7 +90,7 @@ func newCosmos(c configs.Model) *cosmos3 {
 			Learns: func(p *family.Process) { // a mean over the state too
 				w.learns(p, levels, f.ByAction*float64(w.d.Chunk)/float64(w.d.Chunk+1))
 			}}}
-	w.d.Clip = &family.Footage{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels, Last: true},
+	w.d.Clip = &family.ClipStream{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels, Last: true},
 		Weight: float32(f.ByVideo), Size: of, Laid: f.Form, Every: f.Every, Scale: [3]int(f.Scale),
 		Joined: &family.Joined{Rate: w.o.Rate, Places: w.places}}
 	w.d.EncodersKey, w.d.CamerasKey = "encoders", "cameras"

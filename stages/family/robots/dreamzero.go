@@ -31,7 +31,7 @@ type dreamKeys struct {
 
 var dreamPart = configs.Declare("dreamzero", configs.Rules[dreamKeys]{Check: func(m configs.Model,
 	k dreamKeys, at configs.Report) {
-	f := footagePart.Of(m)
+	f := clipStreamPart.Of(m)
 	if !m.Has("block_frames") || len(f.Scale) != 3 || min(f.Scale[0], k.Frames) < 1 {
 		return
 	}
@@ -99,8 +99,8 @@ type dream struct {
 }
 
 func newDream(c configs.Model) dream {
-	f, image := footagePart.Of(c), denoisers.WanPart.Of(c)
-	w := dream{c, denoisers.Shared.Of(c), dreamPart.Of(c), footage(c)}
+	f, image := clipStreamPart.Of(c), denoisers.WanPart.Of(c)
+	w := dream{c, denoisers.Shared.Of(c), dreamPart.Of(c), clipStream(c)}
 	d, l := w.d, w.d.Clip.Latents
 	d.Feature, d.FeatureWidth, d.Sight.Token, d.Broad = nil, 0, false, true
 	d.Parts = max(1, (d.Clip.Grid()[0]-1)/max(1, w.o.Frames))

@@ -15,8 +15,8 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// footageKeys are the keys of policies that denoise a clip beside their actions.
-type footageKeys struct {
+// clipStreamKeys are the keys of policies that denoise a clip beside their actions.
+type clipStreamKeys struct {
 	Channels int     `key:"video_channels" default:"48" min:"1" max:"65536" class:"fixed" doc:"Channels of the latents of the clip that a policy denoises beside its actions."`
 	Patch    []int   `key:"video_patch" class:"fixed" doc:"Frames, rows and columns of its latents that become one token."`
 	Scale    []int   `key:"video_scale" class:"fixed" doc:"Frames, rows and columns of pixels that its autoencoder makes one of latents of; the first frame is one alone."`
@@ -31,8 +31,8 @@ type footageKeys struct {
 	ByAction float64 `key:"action_loss" default:"1" min:"0" max:"1e6" class:"fixed" doc:"Weight of the loss of actions."`
 }
 
-var footagePart = configs.Declare("footage", configs.Rules[footageKeys]{Check: func(m configs.Model,
-	k footageKeys, at configs.Report) {
+var clipStreamPart = configs.Declare("footage", configs.Rules[clipStreamKeys]{Check: func(m configs.Model,
+	k clipStreamKeys, at configs.Report) {
 	if !m.Has("video_patch") {
 		return
 	}
@@ -72,7 +72,7 @@ var footagePart = configs.Declare("footage", configs.Rules[footageKeys]{Check: f
 }})
 
 // picture is the height and the width of the picture that views make.
-func (k footageKeys) picture(o policyKeys) (h, w int) {
+func (k clipStreamKeys) picture(o policyKeys) (h, w int) {
 	switch k.Form {
 	case "row", "":
 		return o.Height, o.Width * o.Views
@@ -83,7 +83,7 @@ func (k footageKeys) picture(o policyKeys) (h, w int) {
 }
 
 // wholeTokens reports views that are no whole tokens, or, apart, that are no whole latents each.
-func (k footageKeys) wholeTokens(o policyKeys, apart bool, at configs.Report) {
+func (k clipStreamKeys) wholeTokens(o policyKeys, apart bool, at configs.Report) {
 	h, w := k.picture(o)
 	switch {
 	case h%(k.Scale[1]*k.Patch[1]) != 0:
@@ -98,9 +98,9 @@ func (k footageKeys) wholeTokens(o policyKeys, apart bool, at configs.Report) {
 	}
 }
 
-// footage is what such a policy is beside its layers.
-func footage(c configs.Model) *family.Denoiser {
-	k, o, f := denoisers.Shared.Of(c), policyPart.Of(c), footagePart.Of(c)
+// clipStream is what such a policy is beside its layers.
+func clipStream(c configs.Model) *family.Denoiser {
+	k, o, f := denoisers.Shared.Of(c), policyPart.Of(c), clipStreamPart.Of(c)
 	levels := func(shift float64) noise.Flow { return noise.Flow{Shift: shift, Times: 1000} }
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Texts: k.Text,
 		TextRows: denoisers.WanPart.Of(c).Captions, Pipeline: "WanPipeline", FeatureWidth: k.Freq,
@@ -109,7 +109,7 @@ func footage(c configs.Model) *family.Denoiser {
 				Patches: o.Height * o.Width, Pixels: 3, Size: [2]int{o.Height, o.Width}, State: o.State, Token: true},
 			Learns: func(p *family.Process) { learnsFlow(p, levels(f.Actions), f.ByAction) }}}
 	high, wide := f.picture(o)
-	d.Clip = &family.Footage{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels},
+	d.Clip = &family.ClipStream{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels},
 		Weight: float32(f.ByVideo), Size: [3]int{f.Frames, high, wide}, Laid: f.Form, Every: f.Every,
 		Scale: [3]int(f.Scale), Sees: family.FirstSeen}
 	learnsFlow(&d.Clip.Latents.Process, levels(f.Shift), 1)
@@ -160,7 +160,7 @@ type fastwam struct {
 }
 
 func newFastWAM(c configs.Model) fastwam {
-	w := fastwam{c, denoisers.Shared.Of(c), piPart.Of(c), footage(c)}
+	w := fastwam{c, denoisers.Shared.Of(c), piPart.Of(c), clipStream(c)}
 	w.d.EncodersKey, w.d.Pipeline, w.d.Clip.Sorted = "text_encoder_model_id", "FastWAM", true
 	w.d.Prompt = func(task string) string { return wamPrompt + task }
 	w.d.Clip.Foreign = w.foreign()

@@ -28,7 +28,7 @@ type rollKeys struct {
 
 var rollPart = configs.Declare("rollout", configs.Rules[rollKeys]{Check: func(m configs.Model, _ rollKeys,
 	at configs.Report) {
-	f := footagePart.Of(m)
+	f := clipStreamPart.Of(m)
 	if !m.Has("clip_steps") || len(f.Scale) != 3 || len(f.Patch) != 3 || min(f.Scale[0], f.Patch[0]) < 1 {
 		return
 	}
@@ -50,8 +50,8 @@ type lingBot struct {
 }
 
 func newLingBot(c configs.Model) lingBot {
-	o, f := policyPart.Of(c), footagePart.Of(c)
-	w := lingBot{c, denoisers.Shared.Of(c), footage(c)}
+	o, f := policyPart.Of(c), clipStreamPart.Of(c)
+	w := lingBot{c, denoisers.Shared.Of(c), clipStream(c)}
 	d := w.d
 	frames := d.Clip.Grid()[0]
 	d.Feature, d.FeatureWidth, d.Sight.State, d.Sight.Token = nil, 0, 0, false
@@ -90,7 +90,7 @@ func newLingBot(c configs.Model) lingBot {
 }
 
 // lingForeign is what lerobot's files of LingBot-VA have no keys for, where it is not what lerobot takes.
-func lingForeign(f footageKeys, every int) (out []string) {
+func lingForeign(f clipStreamKeys, every int) (out []string) {
 	for _, x := range []struct {
 		key         string
 		have, usual any

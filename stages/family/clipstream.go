@@ -9,10 +9,10 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// Footage is a clip of latents that a policy denoises beside its actions, in a stream of rows of its own:
-// these have a width, a level of noise and a loss of their own. Rows of a clip are tokens, as those of a
-// model of diffusion are. Every rank has all of them. The first frame is what the robot sees: it is clean,
-// and is told time 0; a policy that acts is given that one alone.
+// ClipStream, a clip stream, is a clip of latents that a policy denoises beside its actions, in a stream of rows of its
+// own: these have a width, a level of noise and a loss of their own. Rows of a clip are tokens, as those of a model of
+// diffusion are. Every rank has all of them. The first frame is what the robot sees: it is clean, and is told time 0; a
+// policy that acts is given that one alone.
 //
 // Its data, of which levels and noise follow from the sample's key:
 //
@@ -25,9 +25,7 @@ import (
 //	clip.segment.cu [segments+1]     borders of the parts of clips that see the same
 //	clip.see [2·rows], clip.see.cu   rows that each part sees, and their borders
 //	clip.joint, clip.joint.cu        rows of clips and of actions that each sequence of actions sees
-//
-// In the words of the field: clip stream.
-type Footage struct {
+type ClipStream struct {
 	Latents *Denoiser // Patch and Channels of the latents, and Process
 	Weight  float32   // of its loss beside that of the actions
 	// frames, height and width in pixels of the clip that a sample of training has, of all cameras side by
@@ -107,35 +105,35 @@ func ClipLevels(s block.Shape) int { return Levels(s) + 1 }
 func ToldRows(s block.Shape) int { return Captions(s) + Levels(s) }
 
 // Grid is the tokens of a clip of training.
-func (f *Footage) Grid() [3]int { return f.GridOf(f.Size[0]) }
+func (f *ClipStream) Grid() [3]int { return f.GridOf(f.Size[0]) }
 
 // GridOf is the tokens of so many frames of pixels.
-func (f *Footage) GridOf(frames int) [3]int {
+func (f *ClipStream) GridOf(frames int) [3]int {
 	return f.Latents.Grid([4]int{f.Latents.Channels, (frames-1)/f.Scale[0] + 1, f.Size[1] / f.Scale[1],
 		f.Size[2] / f.Scale[2]})
 }
 
-// footage is the modality of a policy with a clip.
-type footage struct{ d *Denoiser }
+// clipStream is the modality of a policy with a clip.
+type clipStream struct{ d *Denoiser }
 
 // Modality is what microbatches bring of clips to the policy.
-func (f *Footage) Modality(d *Denoiser) Modality {
+func (f *ClipStream) Modality(d *Denoiser) Modality {
 	switch {
 	case f.Rolls != nil:
 		return rollout{d}
 	case f.Blocks != nil:
 		return blocks{rollout{d}}
 	case f.Joined != nil:
-		return joined{footage{d}}
+		return joined{clipStream{d}}
 	}
-	return footage{d}
+	return clipStream{d}
 }
 
 // Classes bounds Class.
-func (p footage) Classes() int32 { return 1 << 9 }
+func (p clipStream) Classes() int32 { return 1 << 9 }
 
 // Class is that of the rows of all clips; it is never 0.
-func (p footage) Class(in *Inputs) int32 {
+func (p clipStream) Class(in *Inputs) int32 {
 	n := 0
 	for _, x := range latents(p).items(in) {
 		n += x.Clip.Tokens()
@@ -143,12 +141,12 @@ func (p footage) Class(in *Inputs) int32 {
 	return SizeClass(n)
 }
 
-func (p footage) Dims(_ int, class int32) map[string]int {
+func (p clipStream) Dims(_ int, class int32) map[string]int {
 	return map[string]int{ClipRowsDim: ClassSize(class)}
 }
 
 // Planned is the class of a clip of training for each sample.
-func (p footage) Planned(rows int, dims map[string]int) int32 {
+func (p clipStream) Planned(rows int, dims map[string]int) int32 {
 	c := Clip{Grid: p.d.Clip.Grid()}
 	return SizeClass(p.d.samples(rows, dims) * c.Tokens())
 }
@@ -158,8 +156,8 @@ func (d *Denoiser) samples(rows int, dims map[string]int) int {
 	return max(1, dims[NoiseLevels], rows/max(1, d.Chunk))
 }
 
-// Tensors are what Footage lists.
-func (p footage) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
+// Tensors are what ClipStream lists.
+func (p clipStream) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	f, n, w := p.d.Clip, ClipRows(s), p.d.Clip.Latents.Width()
 	out := map[string]*tensor.Tensor{}
 	floats := func(name string, shape ...int) []float32 {
@@ -212,7 +210,7 @@ func (p footage) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 }
 
 // level is the level of noise that a sample's clip is trained at.
-func (f *Footage) level(x *Encoded) noise.Level {
+func (f *ClipStream) level(x *Encoded) noise.Level {
 	if x.Clip.Level != nil {
 		return *x.Clip.Level
 	}
@@ -220,7 +218,7 @@ func (f *Footage) level(x *Encoded) noise.Level {
 }
 
 // sees lists which rows see which.
-func (p footage) sees(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
+func (p clipStream) sees(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
 	clips, segments, seen, joined := []int32{0}, []int32{0}, []int32{0}, []int32{0}
 	var see, joint []int32
 	items, row := latents(p).items(in), 0
@@ -267,7 +265,7 @@ func (p footage) sees(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) 
 }
 
 // mix is a·x0 + b·ε by rows, [rows Width] in float32.
-func (f *Footage) mix(r *block.Rec, which string) *grad.Value {
+func (f *ClipStream) mix(r *block.Rec, which string) *grad.Value {
 	t, n := r.T, ClipRows(r.Shape)
 	part := func(name string) *grad.Value {
 		return t.ScaleRows(t.Data("clip."+name, tensor.F32, n, f.Latents.Width()),
@@ -277,7 +275,7 @@ func (f *Footage) mix(r *block.Rec, which string) *grad.Value {
 }
 
 // Noisy is what the policy reads of clips, [rows Width] in the precision of the block, with what is given behind it.
-func (f *Footage) Noisy(r *block.Rec) *grad.Value {
+func (f *ClipStream) Noisy(r *block.Rec) *grad.Value {
 	x := f.mix(r, "in")
 	if w := f.Latents.GivenWidth(); w > 0 {
 		x = r.T.Concat(1, x, r.T.Data("clip.given", tensor.F32, ClipRows(r.Shape), w))
@@ -286,41 +284,41 @@ func (f *Footage) Noisy(r *block.Rec) *grad.Value {
 }
 
 // Features are those of the levels of clips, [levels+1 width] in the precision of the block.
-func (f *Footage) Features(r *block.Rec, width int) *grad.Value {
+func (f *ClipStream) Features(r *block.Rec, width int) *grad.Value {
 	return r.T.Cast(r.T.Data("clip.feature", tensor.F32, ClipLevels(r.Shape), width))
 }
 
 // Level is the index of each row's level.
-func (f *Footage) Level(r *block.Rec) *grad.Value {
+func (f *ClipStream) Level(r *block.Rec) *grad.Value {
 	return r.T.Data("clip.at", tensor.I32, ClipRows(r.Shape))
 }
 
 // Cu are the borders of clips, for what each reads of its own captions.
-func (f *Footage) Cu(r *block.Rec) *grad.Value {
+func (f *ClipStream) Cu(r *block.Rec) *grad.Value {
 	return r.T.Data("clip.cu", tensor.I32, Levels(r.Shape)+1)
 }
 
 // Own are keys of clips [rows h d] as the parts of each clip see them, with the borders of the queries and of these.
-func (f *Footage) Own(r *block.Rec, k *grad.Value) (keys, cuQ, cuK *grad.Value) {
+func (f *ClipStream) Own(r *block.Rec, k *grad.Value) (keys, cuQ, cuK *grad.Value) {
 	t := r.T
 	return t.Take(k, t.Data("clip.see", tensor.I32, 2*ClipRows(r.Shape))),
 		t.Data("clip.segment.cu", tensor.I32, 2), t.Data("clip.see.cu", tensor.I32, 2)
 }
 
 // Together are keys of clips [rows h d] and of actions as each sequence of actions sees them, with their borders.
-func (f *Footage) Together(r *block.Rec, clip, x *grad.Value) (keys, cu *grad.Value) {
+func (f *ClipStream) Together(r *block.Rec, clip, x *grad.Value) (keys, cu *grad.Value) {
 	t := r.T
 	return t.Take(t.Concat(0, clip, x), t.Data("clip.joint", tensor.I32, clip.Shape[0]+x.Shape[0])),
 		t.Data("clip.joint.cu", tensor.I32, 2)
 }
 
 // Turned are the cosines and sines of rows' places, as Denoiser's.
-func (f *Footage) Turned(r *block.Rec, theta float64, widths [3]int) (cos, sin *grad.Value) {
+func (f *ClipStream) Turned(r *block.Rec, theta float64, widths [3]int) (cos, sin *grad.Value) {
 	return f.Latents.Turned(r, "clip.pos", ClipRows(r.Shape), theta, widths)
 }
 
 // Predicted adds the loss of what the policy says of the clips, y [rows Width].
-func (f *Footage) Predicted(r *block.Rec, y *grad.Value) {
+func (f *ClipStream) Predicted(r *block.Rec, y *grad.Value) {
 	t, n := r.T, ClipRows(r.Shape)
 	weight := t.View(t.Take(t.View(t.Data("weights", tensor.F32, r.Shape.Rows), r.Shape.Rows, 1),
 		t.Data("clip.of", tensor.I32, n)), n)

@@ -15,28 +15,28 @@ type job struct {
 	ended chan struct{}
 }
 
-// bench is what the loop trains with. It is the loop's alone.
-type bench struct {
+// adapterTraining is what the loop trains with. It is the loop's alone.
+type adapterTraining struct {
 	trainer *tenants.Trainer
 	jobs    []*job // in the order in which they came
-	stats   benchStats
+	stats   trainingStats
 	seen    map[int]int64 // the last batch of each slot
 	took    time.Duration // the last batch
 }
 
-// benchStats are what a bench has done.
-type benchStats struct {
+// trainingStats are what it has done.
+type trainingStats struct {
 	tokens, batches, pieces int64
 }
 
-func (b *bench) busy() bool { return b != nil && len(b.jobs) > 0 }
+func (b *adapterTraining) busy() bool { return b != nil && len(b.jobs) > 0 }
 
 // patience is the part of a batch's time that it waits for tenants who were in the last ones.
 const patience = 8
 
-// room is for how long the next batch may wait for more work: those who had work in one of the last two batches will
+// linger is for how long the next batch may wait for more work: those who had work in one of the last two batches will
 // likely have some soon, and a batch more costs much more than waiting. 0 is not at all.
-func (b *bench) room() time.Duration {
+func (b *adapterTraining) linger() time.Duration {
 	if !b.busy() {
 		return 0
 	}
@@ -53,7 +53,7 @@ func (b *bench) room() time.Duration {
 }
 
 // step computes one microbatch: a piece of the oldest job of each tenant, if they want the same as the oldest of all.
-func (b *bench) step() {
+func (b *adapterTraining) step() {
 	if !b.busy() {
 		return
 	}
@@ -94,7 +94,7 @@ func (b *bench) step() {
 }
 
 // end tells whoever waits that a job is over.
-func (b *bench) end(j *job, err error) {
+func (b *adapterTraining) end(j *job, err error) {
 	for i, x := range b.jobs {
 		if x == j {
 			b.jobs = append(b.jobs[:i], b.jobs[i+1:]...)
@@ -109,7 +109,7 @@ func (b *bench) end(j *job, err error) {
 }
 
 // withdraw ends a job that has not begun.
-func (b *bench) withdraw(j *job, err error) {
+func (b *adapterTraining) withdraw(j *job, err error) {
 	select {
 	case <-j.ended:
 	default:

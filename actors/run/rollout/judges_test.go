@@ -20,20 +20,20 @@ import (
 	"github.com/lfactor/lfactor/kernels/objective"
 )
 
-// benchOf is a bench whose judges are goroutines: each has a pipe for what it is asked, and one for what it says.
-func benchOf(t *testing.T, n int, serve func(place int, in *gob.Decoder, out *gob.Encoder)) (r *Source,
+// judgesOf are judges that are goroutines: each has a pipe for what it is asked, and one for what it says.
+func judgesOf(t *testing.T, n int, serve func(place int, in *gob.Decoder, out *gob.Encoder)) (r *Source,
 	alive *atomic.Int64) {
 	t.Helper()
 	c := &configs.Config{}
 	c.Run.Reward = configs.Reward{Kind: "model", Judges: n}
 	c.Run.Rollout = configs.Rollout{Group: n, Silence: 60}
-	r = &Source{Of: Of{Cfg: c, Say: func(string, ...any) {}}, loss: &objective.Loss{Policy: &objective.Policy{}}, staff: &staff{}}
+	r = &Source{Of: Of{Cfg: c, Say: func(string, ...any) {}}, loss: &objective.Loss{Policy: &objective.Policy{}}, launcher: &launcher{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	t.Cleanup(r.cancel)
-	r.bench = newBench(r, n)
-	r.reward, r.bench.pause = r.bench.judge, func(int) time.Duration { return 0 }
+	r.judges = newJudges(r, n)
+	r.reward, r.judges.pause = r.judges.judge, func(int) time.Duration { return 0 }
 	alive = &atomic.Int64{}
-	r.bench.begins = func(place int, _ ...string) (*life, error) {
+	r.judges.begins = func(place int, _ ...string) (*workerProcess, error) {
 		in, asks := io.Pipe()
 		says, out := io.Pipe()
 		over := make(chan struct{})
@@ -44,20 +44,20 @@ func benchOf(t *testing.T, n int, serve func(place int, in *gob.Decoder, out *go
 			_, _ = in.Close(), out.Close() // of pipes, which give no errors
 		}()
 		end := func() { _, _ = in.Close(), out.Close() } // the same
-		return &life{name: "judge", in: asks, out: gob.NewDecoder(says), kill: end,
+		return &workerProcess{name: "judge", in: asks, out: gob.NewDecoder(says), kill: end,
 			close: func() { _ = says.Close() },
 			ended: func() string { <-over; alive.Add(-1); return "was killed" }}, nil
 	}
 	return r, alive
 }
 
-// TestBenchKilled: that all judges of a large bench are killed at once takes no answer its reward.
-func TestBenchKilled(t *testing.T) {
+// TestJudgesKilled: that all of many judges are killed at once takes no answer its reward.
+func TestJudgesKilled(t *testing.T) {
 	const n = 12
 	var died sync.WaitGroup
 	died.Add(n)
 	var began [n + 1]atomic.Int64
-	r, alive := benchOf(t, n, func(place int, in *gob.Decoder, out *gob.Encoder) {
+	r, alive := judgesOf(t, n, func(place int, in *gob.Decoder, out *gob.Encoder) {
 		first := began[place].Add(1) == 1
 		var q question
 		for in.Decode(&q) == nil {
@@ -82,22 +82,22 @@ func TestBenchKilled(t *testing.T) {
 	}
 	require.EqualValues(t, n, alive.Load())
 	r.cancel()
-	r.bench.close()
+	r.judges.close()
 	require.Zero(t, alive.Load(), "judges that nobody has waited for")
 }
 
-// TestBenchVain: a place in which judges only end is an error of the run, and none of its answers.
-func TestBenchVain(t *testing.T) {
-	r, alive := benchOf(t, 1, func(int, *gob.Decoder, *gob.Encoder) {})
+// TestJudgesVain: a place in which judges only end is an error of the run, and none of its answers.
+func TestJudgesVain(t *testing.T) {
+	r, alive := judgesOf(t, 1, func(int, *gob.Decoder, *gob.Encoder) {})
 	a := &Answer{Prompt: []int32{1}}
 	err := r.rewarded([]*Answer{a})
 	require.ErrorContains(t, err, "judging answers: judge judge was killed")
 	require.Empty(t, a.Fault)
 	require.Zero(t, alive.Load())
-	_, err = r.bench.judge(context.Background(), &reward.Answer{})
+	_, err = r.judges.judge(context.Background(), &reward.Answer{})
 	require.Error(t, err)
-	r.bench.begins = func(int, ...string) (*life, error) { return nil, errors.New("no host") }
-	r.bench.over, r.bench.fail = context.WithCancelCause(r.ctx)
+	r.judges.begins = func(int, ...string) (*workerProcess, error) { return nil, errors.New("no host") }
+	r.judges.over, r.judges.fail = context.WithCancelCause(r.ctx)
 	require.ErrorContains(t, r.rewarded([]*Answer{a}), "judging answers: a judge: no host")
 	r.cancel()
 	require.ErrorIs(t, r.rewarded([]*Answer{a}), ErrLeft)
@@ -110,7 +110,7 @@ func TestBenchVain(t *testing.T) {
 
 // TestJudgesDismissed: a judge that hears nothing is ended, and waited for, with the run.
 func TestJudgesDismissed(t *testing.T) {
-	r, alive := benchOf(t, 1, func(_ int, in *gob.Decoder, out *gob.Encoder) {
+	r, alive := judgesOf(t, 1, func(_ int, in *gob.Decoder, out *gob.Encoder) {
 		var q question
 		_ = in.Decode(&q) // it is asked once
 		for out.Encode(verdict{Score: 1}) == nil {
@@ -118,11 +118,11 @@ func TestJudgesDismissed(t *testing.T) {
 	})
 	require.NoError(t, r.rewarded([]*Answer{{Prompt: []int32{1}}}))
 	r.cancel()
-	r.bench.close()
+	r.judges.close()
 	require.Zero(t, alive.Load())
 }
 
-// TestOurs: a program that one of the staff begins has neither the file of its replies nor its environment.
+// TestOurs: a program that a worker process begins has neither the file of its replies nor its environment.
 func TestOurs(t *testing.T) {
 	const child = "LFACTOR_TEST_OURS"
 	if os.Getenv(child) != "" {
@@ -145,7 +145,7 @@ func TestOurs(t *testing.T) {
 	require.Equal(t, ".\n", string(out))
 }
 
-// TestUnlike: one of the staff that computes with other instructions is refused with what is to be done.
+// TestUnlike: a worker process that computes with other instructions is refused with what is to be done.
 func TestUnlike(t *testing.T) {
 	require.NoError(t, hello{1, cpu.Level()}.unlike(cpu.Level()))
 	require.Contains(t, cpu.Levels(), cpu.Level())

@@ -19,7 +19,7 @@ import (
 // for; one that goes away leaves its place to others, and all comes back.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoom(10)
+		r := newByteLimit(10)
 		large, err := r.enter(context.Background(), 99) // all that there is
 		require.NoError(t, err)
 		short, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -69,7 +69,7 @@ func TestRoom(t *testing.T) {
 // those whose time is over are told; small ones take none.
 func TestBodies(t *testing.T) {
 	s := &Server{o: Options{Body: 1 << 20, Deadline: 4 * time.Minute}, now: time.Now}
-	s.rooms = newRooms(s.o.Body)
+	s.admission = newAdmission(s.o.Body)
 	send := func(n int) (int, *stay) {
 		w := httptest.NewRecorder()
 		text := `{"user": "` + strings.Repeat("x", n) + `"}`
@@ -102,11 +102,11 @@ func TestBodies(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(make([]byte, 2<<20)))
 	holding(func(w http.ResponseWriter, r *http.Request) {
-		s.rooms.bodies = newRoom(9 << 20)
+		s.admission.bodies = newByteLimit(9 << 20)
 		var v any
 		s.fail(w, s.read(w, r, &v))
-		require.EqualValues(t, 9<<20, s.rooms.bodies.free, "what it says of itself is enough")
+		require.EqualValues(t, 9<<20, s.admission.bodies.free, "what it says of itself is enough")
 	})(w, r)
 	require.Equal(t, http.StatusRequestEntityTooLarge, w.Code)
-	require.EqualValues(t, 9<<20, s.rooms.bodies.free, "it has been answered")
+	require.EqualValues(t, 9<<20, s.admission.bodies.free, "it has been answered")
 }

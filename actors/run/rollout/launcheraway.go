@@ -14,7 +14,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/cpu"
 )
 
-// The staff of a run on a cluster are its processes behind the one that trains: the head places them, and
+// The worker processes of a run on a cluster are its processes behind the one that trains: the head places them, and
 // another host takes one over whose host is lost. Each opens an edge to the process that trains, over which
 // it is told what to do and says what has come of it.
 
@@ -54,7 +54,7 @@ type hello struct {
 }
 
 // unlike refuses one that computes with other instructions than this process: its sums have other orders, and
-// which of the staff does what follows from time.
+// which worker process does what follows from time.
 func (h hello) unlike(level string) error {
 	if h.Level == level {
 		return nil
@@ -127,7 +127,7 @@ func (a *away) forget(number int) {
 }
 
 // there begins a process of the fleet, and waits for its edge.
-func (s *staff) there(place int, env []string) (*life, error) {
+func (s *launcher) there(place int, env []string) (*workerProcess, error) {
 	a := s.away
 	number, comes := a.expect()
 	defer a.forget(number)
@@ -154,7 +154,7 @@ func (s *staff) there(place int, env []string) (*life, error) {
 			break
 		}
 		context.AfterFunc(gone, func() { _ = c.conn.Close() }) // a host that is lost closes nothing
-		return &life{name: x.Name(), in: flushing{c.conn}, out: c.said, kill: x.Kill,
+		return &workerProcess{name: x.Name(), in: flushing{c.conn}, out: c.said, kill: x.Kill,
 			close: func() { _ = c.conn.Close() }, // it was read
 			ended: func() string {
 				select {

@@ -7,11 +7,10 @@ import (
 	"sync"
 )
 
-// rooms bound the memory of requests before the engine has them, all of them together: in bodies what has
-// come of large ones, in pixels their images. A request has room in pixels while it has some
-// in bodies, and never the other way round, so that none waits for another in a circle.
-// In the words of the field: admission control.
-type rooms struct{ bodies, pixels *room }
+// admission is admission control: it bounds the memory of requests before the engine has them, all of them together, in
+// bodies what has come of large ones, in pixels their images. A request has room in pixels while it has some in bodies,
+// and never the other way round, so that none waits for another in a circle.
+type admission struct{ bodies, pixels *byteLimit }
 
 const (
 	// bodySmall is the bytes of a request that takes no room.
@@ -26,12 +25,12 @@ const (
 	pixelsRoom = 2 << 30
 )
 
-func newRooms(body int64) *rooms {
-	return &rooms{newRoom(bodiesMost * bodyCopies * body), newRoom(pixelsRoom)}
+func newAdmission(body int64) *admission {
+	return &admission{newByteLimit(bodiesMost * bodyCopies * body), newByteLimit(pixelsRoom)}
 }
 
-// room is bytes that are given out in the order in which they are asked for.
-type room struct {
+// byteLimit is bytes that are given out in the order in which they are asked for.
+type byteLimit struct {
 	most  int64
 	mu    sync.Mutex
 	free  int64
@@ -43,10 +42,10 @@ type waiter struct {
 	given chan struct{}
 }
 
-func newRoom(most int64) *room { return &room{most: most, free: most} }
+func newByteLimit(most int64) *byteLimit { return &byteLimit{most: most, free: most} }
 
 // enter waits for n bytes, or all where there are fewer; the context's end is an error.
-func (r *room) enter(ctx context.Context, n int64) (*stay, error) {
+func (r *byteLimit) enter(ctx context.Context, n int64) (*stay, error) {
 	n = min(n, r.most)
 	w := &waiter{n, make(chan struct{})}
 	r.mu.Lock()
@@ -70,7 +69,7 @@ func (r *room) enter(ctx context.Context, n int64) (*stay, error) {
 }
 
 // grant gives room to those that wait, the first first. The caller holds the lock.
-func (r *room) grant() {
+func (r *byteLimit) grant() {
 	for len(r.waits) > 0 && r.waits[0].n <= r.free {
 		r.free -= r.waits[0].n
 		close(r.waits[0].given)
@@ -80,7 +79,7 @@ func (r *room) grant() {
 
 // stay is room that somebody has.
 type stay struct {
-	r *room
+	r *byteLimit
 	n int64
 }
 

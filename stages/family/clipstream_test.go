@@ -10,16 +10,16 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// TestFootage: a clip's level and noise follow from its sample's key and are not those of the actions; its first frame
+// TestClipStream: a clip's level and noise follow from its sample's key and are not those of the actions; its first frame
 // is clean, at time 0 and not learnt; each part of it sees what it may, and actions the first frame and themselves.
-func TestFootage(t *testing.T) {
+func TestClipStream(t *testing.T) {
 	p := Process{Times: noise.Times{Kind: "uniform"}, Levels: noise.Flow{Shift: 1, Times: 1000}}
 	p.Target, _ = noise.Lookup("flow_prediction")
 	d := &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 2, Process: p, FeatureWidth: 1, Texts: 1,
 		Feature: func(t float64) []float32 { return []float32{float32(t)} },
 		Policy: Policy{Chunk: 4,
 			Sight: &Sight{Views: 1, Size: [2]int{1, 2}, Patches: 2, Pixels: 3, State: 1, Token: true},
-			Clip: &Footage{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1, Process: p}, Weight: 3,
+			Clip: &ClipStream{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1, Process: p}, Weight: 3,
 				Size: [3]int{3, 1, 2}, Every: 1, Scale: [3]int{1, 1, 1}, Sees: FirstSeen}}}
 	clip := func() *Clip { return &Clip{Grid: d.Clip.Grid(), X0: make([]float32, 6)} }
 	items := []Encoded{{Key: 5, Grid: [3]int{4, 1, 1}, X0: make([]float32, 8), Text: make([]float32, 2),
@@ -66,16 +66,16 @@ func TestFootage(t *testing.T) {
 	require.ErrorContains(t, d.Check(items, 8), "sample 1 has no clip")
 }
 
-// TestFootageRoom: a list of rows that are seen which its room does not hold is a fault of this program,
+// TestClipStreamRoom: a list of rows that are seen which its room does not hold is a fault of this program,
 // with its numbers.
-func TestFootageRoom(t *testing.T) {
-	f := &Footage{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1}, Sees: func(n int) []Segment {
+func TestClipStreamRoom(t *testing.T) {
+	f := &ClipStream{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1}, Sees: func(n int) []Segment {
 		return []Segment{{0, 1, 0, n}, {1, 2, 0, n}, {2, n, 0, n}}
 	}}
 	in := &Inputs{Rows: 1, Cu: []int32{0, 1}, More: map[string]any{EncodedKey: []Encoded{{Clip: &Clip{
 		Grid: [3]int{4, 1, 1}}}}}}
 	require.PanicsWithValue(t, "family: clip.see of 4 rows lists 12, and has room for 8", func() {
-		footage{&Denoiser{Policy: Policy{Clip: f}}}.sees(in, block.Shape{Rows: 1, Dims: map[string]int{ClipRowsDim: 4}},
+		clipStream{&Denoiser{Policy: Policy{Clip: f}}}.sees(in, block.Shape{Rows: 1, Dims: map[string]int{ClipRowsDim: 4}},
 			map[string]*tensor.Tensor{})
 	})
 }

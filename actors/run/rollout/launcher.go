@@ -33,9 +33,9 @@ const (
 	samplerReply = 3
 )
 
-// staff begins processes that help the one that trains: on this host, or, where the run's processes are a
+// launcher begins the worker processes that help the one that trains: on this host, or, where the run's processes are a
 // fleet's, on its hosts.
-type staff struct {
+type launcher struct {
 	of       *Of
 	over     context.Context // ends with the run
 	children *machine.Children
@@ -43,8 +43,8 @@ type staff struct {
 }
 
 // newStaff readies it; close is to be called.
-func newStaff(o *Of, over context.Context) (*staff, error) {
-	s := &staff{of: o, over: over, children: machine.NewChildren()}
+func newLauncher(o *Of, over context.Context) (*launcher, error) {
+	s := &launcher{of: o, over: over, children: machine.NewChildren()}
 	if f := o.Fleet; f != nil {
 		var err error
 		if s.away, err = newAway(f); err != nil {
@@ -55,14 +55,14 @@ func newStaff(o *Of, over context.Context) (*staff, error) {
 }
 
 // close lets nobody come any more.
-func (s *staff) close() {
+func (s *launcher) close() {
 	if s != nil && s.away != nil {
 		s.away.close()
 	}
 }
 
-// life is a process of the staff.
-type life struct {
+// workerProcess is one of them, as the process that trains has it.
+type workerProcess struct {
 	name  string // for people: "pid 4711"
 	in    io.WriteCloser
 	out   *gob.Decoder
@@ -72,7 +72,7 @@ type life struct {
 }
 
 // begin begins a process in a place: of those of a fleet its number, else any.
-func (s *staff) begin(place int, env ...string) (*life, error) {
+func (s *launcher) begin(place int, env ...string) (*workerProcess, error) {
 	if s.away != nil {
 		return s.there(place, env)
 	}
@@ -80,7 +80,7 @@ func (s *staff) begin(place int, env ...string) (*life, error) {
 }
 
 // here begins a process of this host.
-func (s *staff) here(env []string) (*life, error) {
+func (s *launcher) here(env []string) (*workerProcess, error) {
 	worker := s.of.Worker
 	cmd := exec.Command(worker[0], worker[1:]...)
 	cmd.Env = append(append(os.Environ(), envSampler+"=1"), env...)
@@ -100,7 +100,7 @@ func (s *staff) here(env []string) (*life, error) {
 		return nil, errors.Join(err, out.Close())
 	}
 	s.children.Began(cmd.Process.Pid)
-	return &life{name: fmt.Sprintf("pid %d", cmd.Process.Pid), in: in, out: gob.NewDecoder(bufio.NewReader(out)),
+	return &workerProcess{name: fmt.Sprintf("pid %d", cmd.Process.Pid), in: in, out: gob.NewDecoder(bufio.NewReader(out)),
 		close: func() { _ = out.Close() },        // it is only read
 		kill:  func() { _ = cmd.Process.Kill() }, // it may have ended
 		ended: func() string {
@@ -109,7 +109,7 @@ func (s *staff) here(env []string) (*life, error) {
 		}}, nil
 }
 
-// wire is what a process of the staff has of the one that trains.
+// wire is what a worker process has of the one that trains.
 type wire struct {
 	told *gob.Decoder
 	mu   sync.Mutex
@@ -123,7 +123,7 @@ func (w *wire) say(x any) {
 	_ = w.out.Encode(x) // see above
 }
 
-// Serve is a process of the staff, the one of a place: it draws or judges for a run that another process leads, until
+// Serve is a worker process, the one of a place: it draws or judges for a run that another process leads, until
 // that is gone. A process is one where Serves says so. Programs that it begins do not have the names of environment.
 func Serve(c *configs.Config, fleet Fleet, place int, names ...string) error {
 	serve, name := samplerProcess, os.Getenv(envSampler)
@@ -160,11 +160,11 @@ func Serve(c *configs.Config, fleet Fleet, place int, names ...string) error {
 	return serve(c, w)
 }
 
-// staffed says that this process is one of the staff, which its environment says no more.
-var staffed atomic.Bool
+// works says that this process is a worker of a run, which its environment says no more.
+var works atomic.Bool
 
-// Serves tells whether this process is one of the staff of a run.
-func Serves() bool { return os.Getenv(envSampler) != "" || staffed.Load() }
+// Serves tells whether this process is a worker of a run.
+func Serves() bool { return os.Getenv(envSampler) != "" || works.Load() }
 
 // tokenizer is that of a run.
 func tokenizer(c *configs.Config) (tok *token.Tokenizer, conf *token.Config, err error) {
@@ -174,10 +174,10 @@ func tokenizer(c *configs.Config) (tok *token.Tokenizer, conf *token.Config, err
 	return tok, conf, err
 }
 
-// ours keeps from programs that this process begins what makes it one of the staff: the file of its replies,
+// ours keeps from programs that this process begins what makes it a worker of a run: the file of its replies,
 // and its environment, with more names of it.
 func ours(names ...string) {
-	staffed.Store(true)
+	works.Store(true)
 	syscall.CloseOnExec(samplerReply)
 	for _, name := range append(names, envSampler, envJudge) {
 		_ = os.Unsetenv(name) // the names are good ones

@@ -11,7 +11,7 @@ import (
 // TestLooks: as many requests look at images at once as there are places, as many more wait as may, and one
 // whose time is over waits no longer; others are refused, and all give back what they had.
 func TestLooks(t *testing.T) {
-	l := newLooks(2)
+	l := newImageAdmission(2)
 	l.places, l.most = make(chan struct{}, 1), 3
 	leave, err := l.enter(context.Background())
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 
 // A run that waits for a generation says so in its folder, which may not be there yet; the processes
 // that do not write its ledger say nothing.
-func TestAwaited(t *testing.T) {
+func TestGenerationMark(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "run")
 		c := configs.Run{}
@@ -22,7 +22,7 @@ func TestAwaited(t *testing.T) {
 		for _, gen := range []int64{0, 4, 4, 5} {
 			_, _, err := d.generation(gen)
 			require.ErrorIs(t, err, dataset.ErrNotYet)
-			have, err := dataset.ReadAwaited(dir)
+			have, err := dataset.ReadGenerationMark(dir)
 			require.NoError(t, err)
 			if leads && gen > 0 {
 				require.Equal(t, gen, have)
@@ -30,8 +30,8 @@ func TestAwaited(t *testing.T) {
 				require.EqualValues(t, -1, have, "the first generation needs no saying")
 			}
 		}
-		require.NoError(t, dataset.ForgetAwaited(dir))
-		have, err := dataset.ReadAwaited(dir)
+		require.NoError(t, dataset.ForgetGenerationMark(dir))
+		have, err := dataset.ReadGenerationMark(dir)
 		require.NoError(t, err)
 		require.EqualValues(t, -1, have)
 	}

@@ -22,32 +22,32 @@ type verdict struct {
 	Err   string
 }
 
-// bench are the judges of a run: processes of their own that hold the model of rewards. Each has one answer
+// judges are those of a run: processes of their own that hold the model of rewards. Each has one answer
 // at a time; one that ends, or says nothing for too long, is replaced, and its answer judged again, to the
 // same bits. Where that is so often in vain that machines are at fault, all judging ends with an error of the
 // run: no answer loses its reward for it.
-type bench struct {
+type judges struct {
 	r      *Source
 	places chan *judge
-	begins func(place int, env ...string) (*life, error)
+	begins func(place int, env ...string) (*workerProcess, error)
 	pause  func(vain int) time.Duration // before another process takes a place
 	over   context.Context              // ends with the run, or with why nobody judges any more
 	fail   context.CancelCauseFunc
 }
 
-// judge is a place on the bench.
+// judge is a place for one.
 type judge struct {
-	place int
-	life  *life // nil where nobody sits there
-	vain  int   // processes that have ended here since something was judged here
-	heard bool  // it has said something
-	ask   func(any) error
-	said  chan verdict // closed with the life
+	place  int
+	worker *workerProcess // nil where nobody sits there
+	vain   int            // processes that have ended here since something was judged here
+	heard  bool           // it has said something
+	ask    func(any) error
+	said   chan verdict // closed with the process
 }
 
-// newBench has n places, behind those of the samplers. Processes begin with the first answers.
-func newBench(r *Source, n int) *bench {
-	b := &bench{r: r, places: make(chan *judge, n), begins: r.staff.begin, pause: judgePause}
+// newJudges has n places, behind those of the samplers. Processes begin with the first answers.
+func newJudges(r *Source, n int) *judges {
+	b := &judges{r: r, places: make(chan *judge, n), begins: r.launcher.begin, pause: judgePause}
 	b.over, b.fail = context.WithCancelCause(r.ctx)
 	for k := range n {
 		b.places <- &judge{place: 1 + r.Cfg.Run.Rollout.Samplers + k}
@@ -59,8 +59,8 @@ func newBench(r *Source, n int) *bench {
 // away for a while.
 func judgePause(vain int) time.Duration { return min(50*time.Millisecond<<vain, 8*time.Second) }
 
-// failed is why nobody judges any more, nil while somebody does. There may be no bench.
-func (b *bench) failed() error {
+// failed is why nobody judges any more, nil while somebody does. There may be none.
+func (b *judges) failed() error {
 	if b == nil || b.over.Err() == nil {
 		return nil
 	}
@@ -72,13 +72,13 @@ func (b *bench) failed() error {
 }
 
 // close ends the judges. Nobody asks them any more, as the run has ended.
-func (b *bench) close() {
+func (b *judges) close() {
 	if b == nil {
 		return
 	}
 	var left sync.WaitGroup
 	for range cap(b.places) {
-		if j := <-b.places; j.life != nil {
+		if j := <-b.places; j.worker != nil {
 			left.Go(j.dismiss)
 		}
 	}
@@ -87,8 +87,8 @@ func (b *bench) close() {
 
 // dismiss asks a judge to end, and ends one that does not.
 func (j *judge) dismiss() {
-	l := j.life
-	j.life = nil
+	l := j.worker
+	j.worker = nil
 	_ = l.in.Close() // it may have ended
 	late := time.NewTimer(beatEvery)
 	defer late.Stop()
@@ -108,7 +108,7 @@ func (j *judge) dismiss() {
 var errJudgeGone = errors.New("the judge has ended")
 
 // judge implements reward.Func.
-func (b *bench) judge(ctx context.Context, a *reward.Answer) (float64, error) {
+func (b *judges) judge(ctx context.Context, a *reward.Answer) (float64, error) {
 	var j *judge
 	select {
 	case j = <-b.places:
@@ -142,13 +142,13 @@ func (b *bench) judge(ctx context.Context, a *reward.Answer) (float64, error) {
 }
 
 // one asks a judge, who is begun where nobody sits in the place. With an error nobody does any more.
-func (b *bench) one(ctx context.Context, j *judge, a *reward.Answer) (v verdict, err error) {
-	if j.life == nil {
+func (b *judges) one(ctx context.Context, j *judge, a *reward.Answer) (v verdict, err error) {
+	if j.worker == nil {
 		if err := b.begin(j); err != nil {
 			return v, fmt.Errorf("a judge: %w", err)
 		}
 	}
-	l, why, patience := j.life, "", b.r.silence()
+	l, why, patience := j.worker, "", b.r.silence()
 	if !j.heard {
 		patience += samplerStart
 	}
@@ -159,14 +159,14 @@ func (b *bench) one(ctx context.Context, j *judge, a *reward.Answer) (v verdict,
 		j.vain = 0
 		return v, nil
 	}
-	j.life = nil
+	j.worker = nil
 	l.kill()
 	l.close()
 	return v, fmt.Errorf("judge %s %s%s", l.name, why, l.ended())
 }
 
 // hear waits for what a judge says of an answer.
-func (b *bench) hear(ctx context.Context, j *judge, patience time.Duration) (v verdict, why string, err error) {
+func (b *judges) hear(ctx context.Context, j *judge, patience time.Duration) (v verdict, why string, err error) {
 	silent := time.NewTimer(patience)
 	defer silent.Stop()
 	for {
@@ -188,13 +188,13 @@ func (b *bench) hear(ctx context.Context, j *judge, patience time.Duration) (v v
 }
 
 // begin begins a judge's process.
-func (b *bench) begin(j *judge) error {
+func (b *judges) begin(j *judge) error {
 	l, err := b.begins(j.place, envJudge+"=1")
 	if err != nil {
 		return err
 	}
 	b.r.Say("judge process: %s", l.name)
-	j.life, j.heard, j.said = l, false, make(chan verdict, 1)
+	j.worker, j.heard, j.said = l, false, make(chan verdict, 1)
 	e := gob.NewEncoder(l.in)
 	j.ask = e.Encode
 	said := j.said

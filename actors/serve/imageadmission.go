@@ -11,21 +11,21 @@ import (
 // pixelsMost bounds the images of a request together, by what their headers say: what one image has at most.
 const pixelsMost = media.PixelsMax
 
-// looks bounds the work on images before a request comes to the engine: so many requests are at it at once,
+// imageAdmission bounds the work on images before a request comes to the engine: so many requests are at it at once,
 // and as many wait as may wait for the engine.
-type looks struct {
+type imageAdmission struct {
 	places chan struct{}
 	inside atomic.Int64
 	most   int64
 }
 
-func newLooks(queue int) *looks {
+func newImageAdmission(queue int) *imageAdmission {
 	n := max(1, runtime.GOMAXPROCS(0)/2) // the engine computes meanwhile
-	return &looks{places: make(chan struct{}, n), most: int64(n + queue)}
+	return &imageAdmission{places: make(chan struct{}, n), most: int64(n + queue)}
 }
 
 // enter waits for a place, which leave gives back; it is an error where too many wait, or the context ends.
-func (l *looks) enter(ctx context.Context) (leave func(), err error) {
+func (l *imageAdmission) enter(ctx context.Context) (leave func(), err error) {
 	if l.inside.Add(1) > l.most {
 		l.inside.Add(-1)
 		return nil, ErrFull
@@ -48,16 +48,16 @@ func (s *Server) look(ctx context.Context, a *asked) error {
 	h, _ := ctx.Value(heldKey{}).(*held)
 	var err error
 	if h != nil {
-		if h.pixels, err = s.rooms.pixels.enter(ctx, pixelBytes*a.pixels); err != nil {
+		if h.pixels, err = s.admission.pixels.enter(ctx, pixelBytes*a.pixels); err != nil {
 			return err
 		}
 	}
-	leave, err := s.looks.enter(ctx)
+	leave, err := s.imageAdmission.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	ids, pics, err := s.lens.Read(ctx, a.prompts[0], a.files)
+	ids, pics, err := s.imageProcessor.Read(ctx, a.prompts[0], a.files)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
