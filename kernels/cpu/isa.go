@@ -12,7 +12,7 @@ import (
 //lfvet:fields one field a kernel that a level of instructions has
 type isa struct {
 	name string
-	amx  bool // products of bfloat16 run on blocks of packed pairs, see amx.go
+	amx  bool // products of bfloat16 run on blocks of packed pairs, see gemm_amx.go
 	// blocks computes them; pairs multiplies pairs of bfloat16 in registers and gives the number of flops:
 	// n times some.
 	blocks func(args *amxArgs)

@@ -6,7 +6,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Fields of convArgs and of sumArgs, eight bytes each: the order of the structs in direct.go and direct_weights.go.
+// Fields of convArgs and of sumArgs, eight bytes each: the order of the structs in conv_direct.go and conv_direct_dw.go.
 const (
 	convA = iota
 	convTable

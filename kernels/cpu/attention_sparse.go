@@ -9,7 +9,7 @@ import (
 )
 
 // Attention to the keys that each query lists. Keys of neighbouring queries differ, so nothing is packed:
-// every query reads the rows that it needs. Where many heads share a key, see sparse_shared.go.
+// every query reads the rows that it needs. Where many heads share a key, see attention_sparse_shared.go.
 
 func init() {
 	table[kernels.VisibleKeys] = visibleKeys
