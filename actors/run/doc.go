@@ -27,6 +27,4 @@
 // # Where to begin
 //
 // [Train] in run.go. actors/host runs the actors of a process; this package decides what they are given.
-//
-//lfvet:files data and reports of a run share its state: a border between them crosses some eighty names
 package run
