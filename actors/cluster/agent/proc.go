@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -42,7 +43,9 @@ type proc struct {
 func (a *Agent) start(e decide.Launch) {
 	p, err := a.launch(e)
 	if err = machine.FewFiles(err); err != nil {
-		a.step(decide.Started{Life: e.Life, Err: err.Error()})
+		passing := errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) ||
+			errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOSPC)
+		a.step(decide.Started{Life: e.Life, Err: err.Error(), Passing: passing})
 		return
 	}
 	a.mu.Lock()

@@ -44,7 +44,7 @@ const (
 	Beat    Kind = "beat" // both ways, each Beats
 	// start a process: Spec, Env; one that leads in place of Code others takes over Procs
 	Order   Kind = "order"
-	Started Kind = "started" // it runs: Pid, or Text says why not
+	Started Kind = "started" // it runs: Pid, or Err says why not, with the code Passing where that may be over soon
 	Output  Kind = "output"  // Data of Stream
 	Signal  Kind = "signal"  // send Code, a signal's number, to a process
 	Forget  Kind = "forget"  // a job is over: its files may go
@@ -84,6 +84,9 @@ const (
 	NoRoom Kind = "noroom"
 	Exited Kind = "exited" // a process has ended: Text says how, Code its exit code
 )
+
+// Passing is the code of a process that could not be started for want of files, memory or disk.
+const Passing = 75
 
 // Message is one word of the conversation. Job, Proc and Gen say which process it is about: Gen counts
 // the processes that had this number in this job, so that a late word about one is not taken for its

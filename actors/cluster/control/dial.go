@@ -35,7 +35,7 @@ func Dial(ctx context.Context, addr string, id *trust.Identity, path string) (*C
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	d := tls.Dialer{Config: id.Client(trust.HeadName, trust.Head)}
-	c, err := d.DialContext(ctx, "tcp", addr)
+	c, err := machine.WithSpare(func() (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) })
 	if err != nil {
 		return nil, err
 	}

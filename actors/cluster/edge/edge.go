@@ -168,7 +168,7 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("%s refuses the edge:
 // Dial opens an edge to the process that listens at addr on the node of this name.
 func Dial(ctx context.Context, addr, node string, id *trust.Identity, g Greeting) (*Conn, error) {
 	d := net.Dialer{Timeout: machine.CutAfter} // by itself TCP asks less and less often
-	raw, err := d.DialContext(ctx, "tcp", addr)
+	raw, err := machine.WithSpare(func() (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) })
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func Listen(addr string, id *trust.Identity, o Options) (*Listener, error) {
 func (l *Listener) accept() {
 	defer l.wg.Done()
 	for {
-		raw, err := l.ln.Accept()
+		raw, err := machine.WithSpare(l.ln.Accept)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}

@@ -44,7 +44,7 @@ type bounded struct {
 // Accept implements net.Listener.
 func (b *bounded) Accept() (net.Conn, error) {
 	for {
-		c, err := b.Listener.Accept()
+		c, err := machine.WithSpare(b.Listener.Accept)
 		if err != nil {
 			return nil, err
 		}

@@ -1,11 +1,15 @@
 package links
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
+
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Transport makes the connections between the processes of a run. It knows processes by their numbers, and
@@ -62,10 +66,22 @@ func (u *unixSockets) Way() string { return "unix socket" }
 // Dial implements Transport.
 func (u *unixSockets) Dial(proc int) (c net.Conn, err error) {
 	for range 200 {
-		if c, err = net.Dial("unix", unixSocket(u.dir, proc)); err == nil {
+		c, err = machine.WithSpare(func() (net.Conn, error) { return net.Dial("unix", unixSocket(u.dir, proc)) })
+		if err == nil {
 			return c, nil
 		}
 		<-time.After(25 * time.Millisecond)
 	}
 	return nil, err
+}
+
+// Accept implements Transport. Where no file may be opened it waits until one may.
+func (u *unixSockets) Accept() (net.Conn, error) {
+	for {
+		c, err := machine.WithSpare(u.Listener.Accept)
+		if !errors.Is(err, syscall.EMFILE) {
+			return c, err
+		}
+		<-time.After(25 * time.Millisecond)
+	}
 }

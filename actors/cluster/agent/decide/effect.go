@@ -40,11 +40,12 @@ type Elapsed struct{ Timer int64 }
 // Revived says that the heads of this machine have been looked after.
 type Revived struct{}
 
-// Started says what came of a Launch: a process runs, or Err says why none does.
+// Started says what came of a Launch: a process runs, or Err says why none does, and whether that may be over soon.
 type Started struct {
-	Life int64
-	Pid  int
-	Err  string
+	Life    int64
+	Pid     int
+	Err     string
+	Passing bool
 }
 
 // Said is a message of a process.

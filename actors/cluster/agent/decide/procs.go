@@ -152,6 +152,9 @@ func (a *Agent) started(p *proc, in Started) {
 	k := key{p.Job, p.Proc.Proc}
 	p.starting = false
 	if in.Err != "" {
+		if in.Passing {
+			answer.Code = control.Passing
+		}
 		delete(a.procs, k)
 		a.note("job %s process %d: %s", p.Job, p.Proc.Proc, in.Err)
 	} else {

@@ -29,6 +29,8 @@ type Job struct {
 	Code     int          `json:"code" least:"-1024"`
 	Hosts    []string     `json:"hosts,omitempty"` // that it has
 	Avoid    []string     `json:"avoid,omitempty"` // on which its program cannot run
+	Short    []string     `json:"short,omitempty"` // on which it could not start at ShortAt, for a reason that may pass
+	ShortAt  time.Time    `json:"shortat,omitzero"`
 	Procs    []Proc       `json:"procs,omitempty"`
 	Epoch    int64        `json:"epoch"` // of its placement: it rises with each change
 	Restarts int          `json:"restarts,omitempty"`
@@ -204,7 +206,7 @@ const mostSaid = 2 << 20
 // moment.
 func (h *Head) there(j *Job) (n int) {
 	for _, a := range h.agents { //lfvet:order a count
-		if !a.Drained && a.here() && !slices.Contains(j.Avoid, a.Name) {
+		if !a.Drained && a.here() && !h.avoids(j, a.Name) {
 			n++
 		}
 	}
@@ -343,7 +345,7 @@ func (j *Job) headless() bool {
 func (h *Head) where(j *Job, n int) string {
 	up := func(host string) bool {
 		a := h.agents[host]
-		return a != nil && a.heard() && !a.Drained && !slices.Contains(j.Avoid, host) && h.hasRoom(j, n, host)
+		return a != nil && a.heard() && !a.Drained && !h.avoids(j, host) && h.hasRoom(j, n, host)
 	}
 	home := j.Procs[n].Host
 	if stays := j.Procs[n].Hangs < hungMost; stays && up(home) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/configs/exit"
@@ -24,7 +25,7 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 	switch m.Kind {
 	case control.Started:
 		if m.Err != "" {
-			if p.Over = true; h.avoid(j, m.Proc, "cannot start there: "+m.Err) {
+			if p.Over = true; h.avoid(j, m, "cannot start there: "+m.Err) {
 				h.launch(j, m.Proc, p.Env)
 				return
 			}
@@ -49,7 +50,7 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 		p.Ready = true
 		h.tellLeader(j, control.Message{Kind: control.Ready, Peer: m.Proc, Gen: p.Gen})
 	case control.Exited:
-		if cannotRun(m) && h.avoid(j, m.Proc, "cannot run there: it "+m.Text) {
+		if cannotRun(m) && h.avoid(j, m, "cannot run there: it "+m.Text) {
 			m.Code = -1
 		}
 		h.procEnded(j, m.Proc, m.Text, m.Code)
@@ -80,16 +81,31 @@ func cannotRun(m control.Message) bool {
 	return m.Code == 126 || m.Code == 127 || strings.HasPrefix(m.Text, "was killed by signal 4 ")
 }
 
-// avoid keeps a job's processes from the host of one that cannot run there, and reports whether another host takes that one.
-func (h *Head) avoid(j *Job, n int, why string) bool {
-	p, was := &j.Procs[n], j.Avoid
-	if j.Avoid = append(slices.Clone(was), p.Host); h.where(j, n) == "" {
-		j.Avoid = was
+// shortFor is how long a job avoids hosts that were short of files, memory or disk for a process of its.
+const shortFor = 10 * time.Second
+
+// avoid keeps a job's processes from the host of one that cannot run there, for a while where the reason may pass, and
+// reports whether another host takes that one.
+func (h *Head) avoid(j *Job, m control.Message, why string) bool {
+	p, list, what := &j.Procs[m.Proc], &j.Avoid, "avoids host "+j.Procs[m.Proc].Host
+	if m.Kind == control.Started && m.Code == control.Passing {
+		if h.now.Sub(j.ShortAt) >= shortFor {
+			j.Short = nil
+		}
+		list, what, j.ShortAt = &j.Short, what+" for "+shortFor.String(), h.now.UTC()
+	}
+	was := *list
+	if *list = append(slices.Clone(was), p.Host); h.where(j, m.Proc) == "" {
+		*list = was
 		return false
 	}
-	h.event(Event{Kind: "avoid", Job: j.ID, Host: p.Host, Text: fmt.Sprintf("job %s avoids host %s: process %d %.512s", j.ID, p.Host,
-		n, why)})
+	h.event(Event{Kind: "avoid", Job: j.ID, Host: p.Host, Text: fmt.Sprintf("job %s %s: process %d %.512s", j.ID, what, m.Proc, why)})
 	return true
+}
+
+// avoids reports whether a job's processes are kept from a host.
+func (h *Head) avoids(j *Job, host string) bool {
+	return slices.Contains(j.Avoid, host) || h.now.Sub(j.ShortAt) < shortFor && slices.Contains(j.Short, host)
 }
 
 // hungMost is how often a process hangs on its host before the next one goes to another.

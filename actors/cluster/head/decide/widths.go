@@ -85,9 +85,9 @@ func (h *Head) hasRoom(j *Job, n int, host string) bool {
 // for where it gets none.
 func (h *Head) pick(j *Job, free []string) (width int, hosts []string, why string) {
 	if h.there(j) == 0 {
-		j.Avoid = nil // better there than nowhere: it ends if it cannot run there either
+		j.Avoid, j.Short = nil, nil // better there than nowhere: it ends if it cannot run there either
 	}
-	free = slices.DeleteFunc(free, func(n string) bool { return slices.Contains(j.Avoid, n) })
+	free = slices.DeleteFunc(free, func(n string) bool { return h.avoids(j, n) })
 	if len(j.Widths) == 0 {
 		want := j.Spec.Hosts
 		if want == 0 {
