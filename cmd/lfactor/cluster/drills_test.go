@@ -271,6 +271,7 @@ func (d *drills) cut(name string, out, in bool) func() {
 type strides struct {
 	mu   sync.Mutex
 	at   []time.Time
+	most int64 // the newest step
 	stop chan struct{}
 }
 
@@ -294,7 +295,7 @@ func watchStrides(file string) *strides {
 			step := lastStep(file, size)
 			if step > before { // else steps are dropped that are going to be taken again
 				p.mu.Lock()
-				p.at = append(p.at, time.Now())
+				p.at, p.most = append(p.at, time.Now()), max(p.most, step)
 				p.mu.Unlock()
 			}
 			before = step
@@ -320,14 +321,33 @@ func (p *strides) resumed(n int) time.Time {
 			longest, end = gap, i
 		}
 	}
-	gaps := []float64{}
-	for i := 1; i < n; i++ {
-		gaps = append(gaps, float64(p.at[i].Sub(p.at[i-1])))
-	}
-	if usual := time.Duration(quantile(gaps, 0.5)); longest < 2*usual {
+	if longest.Seconds() < 2*p.median(n) {
 		end = n
 	}
 	return p.at[end]
+}
+
+// median is the median time from step to step before step number n, in seconds.
+func (p *strides) median(n int) float64 {
+	gaps := []float64{}
+	for i := 1; i < n; i++ {
+		gaps = append(gaps, p.at[i].Sub(p.at[i-1]).Seconds())
+	}
+	return quantile(gaps, 0.5)
+}
+
+// usual is how long a step takes, in seconds.
+func (p *strides) usual() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.median(len(p.at))
+}
+
+// newest is the last step that was committed.
+func (p *strides) newest() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.most
 }
 
 // fill leaves no room on the disks that agents and heads of hosts write to.
