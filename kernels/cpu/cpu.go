@@ -10,6 +10,7 @@ package cpu
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 	"sync"
 
@@ -100,11 +101,11 @@ func (b *Backend) Run(c *kernels.Call) {
 	f(b, c)
 }
 
-var table map[kernels.Op]func(*Backend, *kernels.Call)
+var table = map[kernels.Op]func(*Backend, *kernels.Call){}
 
 // init enters the kernels of dense language models; other files enter those of other kinds.
 func init() {
-	table = map[kernels.Op]func(*Backend, *kernels.Call){
+	maps.Copy(table, map[kernels.Op]func(*Backend, *kernels.Call){
 		kernels.Linear: linear, kernels.LinearDX: linearDX, kernels.LinearDW: linearDW,
 		kernels.ColSum:  colSum,
 		kernels.RMSNorm: rmsNorm, kernels.RMSNormDX: rmsNormDX, kernels.RMSNormDW: rmsNormDW,
@@ -129,5 +130,5 @@ func init() {
 		kernels.AdamW8: adamW8, kernels.SGD: sgd, kernels.Average: average,
 		kernels.Lion: lion, kernels.ScheduleFree: scheduleFree,
 		kernels.MuonMomentum: muonMomentum, kernels.MuonStep: muonStep, kernels.Orthogonalize: orthogonalize,
-	}
+	})
 }
