@@ -1,9 +1,12 @@
 package host
 
 import (
+	"slices"
+
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -12,6 +15,10 @@ func (r *Rank) byRule(p layout.ParamPlan, g, rows *tensor.Tensor) {
 	stayed := float32(0)
 	if p.IsChoice() {
 		stayed = r.choiceOf(rows)[kernels.ChoiceStay]
+	}
+	if move := p.Rule.Move(); move != nil {
+		r.move32(move, &p, g, rows)
+		return
 	}
 	r.kernel(p.Rule.Op, p.Rule.Attr, []*tensor.Tensor{g, r.clip}, rows)
 	if p.IsPeak() && p.SavesOwn && r.clip.F64()[kernels.ClipOverflow] == 0 {
@@ -29,6 +36,24 @@ func (r *Rank) byRule(p layout.ParamPlan, g, rows *tensor.Tensor) {
 		core.Finding{Param: p.Index, Stay: float64(c[kernels.ChoiceStay]), Error: float64(c[kernels.ChoiceError]),
 			Product: int(c[kernels.ChoiceProduct]), Flushed: float64(c[kernels.ChoiceFlushed]),
 			Cut: float64(c[kernels.ChoiceCut]), Falls: float64(c[kernels.ChoiceFalls]), Changed: changed})
+}
+
+// move32 makes values anew by a rule that is no kernel: on the host, in one order of sums on every device.
+func (r *Rank) move32(move grad.Move, p *layout.ParamPlan, g, rows *tensor.Tensor) {
+	if r.clip.F64()[kernels.ClipOverflow] == 1 {
+		return
+	}
+	numbers := func(t *tensor.Tensor) []float32 {
+		h := kernels.Host(r.c.Backend, t)
+		defer h.Release()
+		return slices.Clone(h.F32())
+	}
+	value, with := numbers(rows), make([][]float32, len(p.Rule.With))
+	for i, name := range p.Rule.With {
+		with[i] = numbers(r.run.Params[name]) // which lie in one piece, on the same rank
+	}
+	move(value, numbers(g), with, p.Rule.Attr.F)
+	kernels.Write(rows, tensor.Of(tensor.F32, value, rows.Shape...).Bytes())
 }
 
 func (r *Rank) choiceOf(rows *tensor.Tensor) (v [kernels.ChoiceLen]float32) {

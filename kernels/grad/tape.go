@@ -240,8 +240,9 @@ type Param struct {
 // Rule is an operation that makes a parameter anew of its gradient and of the scalars of an update, in place
 // of an optimizer; the zero value is none.
 type Rule struct {
-	Op   kernels.Op // in: gradient, clip [kernels.ClipLen]; out: the parameter
+	Op   kernels.Op // in: gradient, clip [kernels.ClipLen]; out: the parameter. Or the name of a Move
 	Attr kernels.Attr
+	With []string // of a Move: parameters that it reads, which were declared before this one, by their full names
 }
 
 // Port is an activation that enters or leaves a stage.
