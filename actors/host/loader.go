@@ -29,6 +29,7 @@ type Loader struct {
 	Seed   uint64
 	Deal   int // ranks that tokens are dealt out to in two runs each, 0 where they stay in order
 	Read   BatchFunc
+	at     int64                    // the newest step, whose phase evaluations behind it are of
 	Seek   func(place string) error // makes the next step the one behind a place; nil where nobody goes back
 }
 
@@ -46,8 +47,12 @@ func (l *Loader) Run(j actors.Job) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if j.Step > 0 {
+		l.at = j.Step
+	}
 	var res Result
 	for i, mb := range mbs {
+		mb.Step = l.at
 		mb.Draw = dataset.Draw(l.Seed, drawPass, j.Step, 0, int64(i*l.Of+l.DP))
 		for c := range max(1, l.Chunks) {
 			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(c), Port: l.class(&mb),

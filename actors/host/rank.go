@@ -44,9 +44,11 @@ type RankConfig struct {
 	Seed      uint64 // of the run
 	LRScale   func(param string) float64
 	Decay     func(param string) float64 // factor on weight decay, nil for 1
-	Held      []layout.Held              // this rank's parameters in the model's order
-	Params    []layout.ParamPlan         // those that it trains
-	Pieces    []layout.Piece             // of the state that waits on the host
+	// Learns reports whether a step learns a parameter, and how many before it did not; nil where all steps are alike
+	Learns func(param string, step int64) (learns bool, missed int64)
+	Held   []layout.Held      // this rank's parameters in the model's order
+	Params []layout.ParamPlan // those that it trains
+	Pieces []layout.Piece     // of the state that waits on the host
 	// folder of files for what waits on the host beside a processor, "" for memory
 	Files string
 	Save  Saver
@@ -83,6 +85,7 @@ type Rank struct {
 	findings []float64    // of the update under way, as core.AppendFinding makes them
 	figures  []float64    // of the step's loss so far, sums and of how many
 	routed   *routed      // what is done with the choices of routers, nil for nothing
+	now      int64        // of the optimizer step under way
 	counted  int64        // the step that layers count experts' use in
 	stood    atomic.Int64 // for how long the process had stood still when the last job ended, as ClosedStood
 }
@@ -399,7 +402,7 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 	if scale == nil {
 		scale = func(string) float64 { return 1 }
 	}
-	return NewRank(RankConfig{Name: name, LRScale: scale, Decay: j.DecayScale, Backend: b,
+	return NewRank(RankConfig{Name: name, LRScale: scale, Decay: j.DecayScale, Learns: j.Model.Learns, Backend: b,
 		Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
 		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges,
 		Early: l.Early(&part), Rows: l.Rows, Turning: l.Turning(), Moves: l.Moves(&part),

@@ -21,8 +21,9 @@ func (r *Rank) direct(j actors.Job) {
 	for i := range r.c.Params {
 		p := &r.c.Params[i]
 		if t := p.Optim.Turning; t != nil && t.Direct != nil {
-			r.hypers(p, v)
-			t.Direct(r.c.Optim, r.c.Backend, r.owned[p.Name], r.hyper, r.clip, r.state[p.Name][1:])
+			if r.hypers(p, v) {
+				t.Direct(r.c.Optim, r.c.Backend, r.owned[p.Name], r.hyper, r.clip, r.state[p.Name][1:])
+			}
 		}
 	}
 }

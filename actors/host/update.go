@@ -15,6 +15,7 @@ import (
 // In the words of the field: FSDP, gradient accumulation.
 func (r *Rank) update(j actors.Job) (res Result, err error) {
 	in := packs(j.In)
+	r.now = j.Step
 	defer func() {
 		for _, ps := range in {
 			for _, p := range ps {
@@ -342,18 +343,20 @@ func (r *Rank) apply(j actors.Job) {
 		if p.Rule.Op != "" {
 			continue
 		}
-		r.hypers(&p, v)
-		g := r.owned[p.Name]
+		learns, g := r.hypers(&p, v), r.owned[p.Name]
 		delete(r.owned, p.Name)
 		rows := r.rows(p)
 		if p.Away {
 			away.of(i, func(x layout.Piece, state []*tensor.Tensor) {
+				if !learns {
+					return
+				}
 				part, of := rows.RowSlice(x.From, x.To), g.RowSlice(x.From, x.To)
 				r.step(p, of, part, state, x.From)
 				part.Release()
 				of.Release()
 			})
-		} else {
+		} else if learns {
 			r.step(p, g, rows, r.state[p.Name], 0)
 		}
 		rows.Release()
@@ -373,8 +376,18 @@ func (r *Rank) clipped(j actors.Job) core.Verdict {
 	return v
 }
 
-// hypers sets the hyper-parameters of a parameter's update, and what its gradient is multiplied with.
-func (r *Rank) hypers(p *layout.ParamPlan, v core.Verdict) {
+// learns is family.Model.Learns of the step under way.
+func (r *Rank) learns(param string) (learns bool, missed int64) {
+	if r.c.Learns == nil {
+		return true, 0
+	}
+	return r.c.Learns(param, r.now)
+}
+
+// hypers sets the hyper-parameters of a parameter's update, and what its gradient is multiplied with. It reports whether
+// the phase of the step learns the parameter: averages of its optimizer begin where its first phase does.
+func (r *Rank) hypers(p *layout.ParamPlan, v core.Verdict) bool {
+	learns, missed := r.learns(p.Name)
 	c := r.c.Optim
 	if r.c.Decay != nil {
 		c.Decay *= r.c.Decay(p.Name)
@@ -382,11 +395,12 @@ func (r *Rank) hypers(p *layout.ParamPlan, v core.Verdict) {
 	r.clip.F64()[kernels.ClipFactor] = v.FactorOf(uint8(p.Clip))
 	h := r.hyper.F64()
 	h[kernels.HyperDraw] = float64(uint32(dataset.Draw(r.c.Seed, drawPass, v.Update, 1+int64(grad.Site(p.Name)), 0)))
-	p.Optim.Hyper(c, v.LR*r.c.LRScale(p.Name), v.Update, h)
+	p.Optim.Hyper(c, v.LR*r.c.LRScale(p.Name), max(1, v.Update-missed), h)
 	if t := p.Optim.Turning; t != nil && t.Scale != nil {
 		n := len(p.Shape)
 		h[kernels.HyperScale] = t.Scale(c, p.Shape[n-2], p.Shape[n-1])
 	}
+	return learns
 }
 
 // applyRules makes parameters anew that have an operation for that in place of an optimizer. The others come behind
@@ -399,7 +413,7 @@ func (r *Rank) applyRules() {
 		g := r.owned[p.Name]
 		delete(r.owned, p.Name)
 		rows := r.rows(p)
-		if rows.Len() > 0 {
+		if learns, _ := r.learns(p.Name); learns && rows.Len() > 0 {
 			r.byRule(p, g, rows)
 		}
 		rows.Release()

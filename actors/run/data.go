@@ -376,7 +376,7 @@ func (d *data) batches(step int64, dp int) ([]family.Microbatch, error) {
 			}
 			d.mu.Lock()
 			d.work[step] += d.r.layout.MicroFlops(d.r.job.Model.Class(&family.Inputs{Rows: len(mb.IDs),
-				Images: mb.Images, More: mb.More}, d.r.layout.Filled), mb.Cu)
+				Images: mb.Images, More: mb.More, Step: step}, d.r.layout.Filled), mb.Cu)
 			d.mu.Unlock()
 		}
 		out = append(out, mb)

@@ -11,12 +11,14 @@ type Microbatch struct {
 	Draw                    uint64    // what noise of the microbatch is counted from
 	// Images of the microbatch, whose features take the places of tokens with id -1.
 	Images Images
+	Step   int64          // that learns it, for models that learn in phases; 0 for the last phase
 	More   map[string]any // what other modalities of the model read, by name
 }
 
 // Inputs are what the microbatch brings beside tokens and labels.
 func (mb *Microbatch) Inputs() *Inputs {
-	return &Inputs{Rows: len(mb.IDs), IDs: mb.IDs, Cu: mb.Cu, Images: mb.Images, More: mb.More, Targets: mb.Targets}
+	return &Inputs{Rows: len(mb.IDs), IDs: mb.IDs, Cu: mb.Cu, Images: mb.Images, More: mb.More, Targets: mb.Targets,
+		Step: mb.Step}
 }
 
 // Shift moves tokens, targets and weights k places towards the start of each sequence; what runs past its

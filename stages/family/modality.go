@@ -32,6 +32,7 @@ type Inputs struct {
 	// what each token is to predict, below 0 where nothing is; nil where nothing is learnt
 	Targets []int32
 	Images  Images
+	Step    int64          // that learns it, from 1; below that where nothing is learnt
 	More    map[string]any // of other modalities, by the names that they look for
 }
 

@@ -40,6 +40,7 @@ type Model struct {
 	Vision     *Vision    // before the decoder, nil for a model of text alone
 	Denoiser   *Denoiser  // of a model of diffusion, else nil
 	Parts      []Part     // components before the decoder beside those of Vision
+	Phases     []Phase    // in which it learns, none where all steps are alike; see SetPhases
 	// heads and widths of encoders before a denoiser, which ranks that share their layers have to divide
 	Widths []int
 	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all. It

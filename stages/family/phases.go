@@ -1,0 +1,80 @@
+package family
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// Phase is a run of steps in which a model learns by a loss of its own, as one that learns a code book before it learns
+// to say its codes.
+type Phase struct {
+	Name string
+	// Steps are how many it has; 0 are all that come, of the last phase.
+	Steps int64
+	// Learns reports whether a parameter is learnt in it; others, their optimizers' state and the values of their rules
+	// stay as they are.
+	Learns func(param string) bool
+}
+
+// Dim is the dimension of microbatches that is there in the phase, for Block.Of, Port.Of and records: a plan is made, and
+// memory counted, for a microbatch of all phases at once.
+func (p Phase) Dim() string { return "phase." + p.Name }
+
+// SetPhases has the model learn in phases, in order.
+func (m *Model) SetPhases(all ...Phase) {
+	for i, p := range all {
+		if (p.Steps == 0) != (i == len(all)-1) {
+			panic(fmt.Sprintf("family: phase %s of %s has %d steps", p.Name, m.Family, p.Steps))
+		}
+	}
+	m.Phases = all
+	m.Modalities = append(m.Modalities, phases(all))
+}
+
+// phaseOf is the phase of a step, counted from 1, and how many steps lie before it; a step below 1 is of the last.
+func phaseOf(all []Phase, step int64) (at int, before int64) {
+	for at < len(all)-1 && (step < 1 || step > before+all[at].Steps) {
+		before += all[at].Steps
+		at++
+	}
+	return at, before
+}
+
+// Learns reports whether a step learns a parameter, and how many of the steps before it did not: what an optimizer
+// corrects its averages by counts from there. Steps that are skipped for an overflow count as steps.
+func (m *Model) Learns(param string, step int64) (learns bool, missed int64) {
+	at, _ := phaseOf(m.Phases, step)
+	for _, p := range m.Phases[:at] {
+		if !p.Learns(param) {
+			missed += p.Steps
+		}
+	}
+	return len(m.Phases) == 0 || m.Phases[at].Learns(param), missed
+}
+
+// phases is the modality by which microbatches of a phase have traces of their own.
+type phases []Phase
+
+// Classes are none, one for each phase, and that of all together.
+func (p phases) Classes() int32 { return int32(len(p)) + 2 }
+
+func (p phases) Class(in *Inputs) int32 {
+	at, _ := phaseOf(p, in.Step)
+	return int32(at) + 1
+}
+
+func (p phases) Dims(_ int, class int32) map[string]int {
+	dims := map[string]int{}
+	for i, x := range p {
+		if class == int32(i)+1 || class > int32(len(p)) {
+			dims[x.Dim()] = 1
+		}
+	}
+	return dims
+}
+
+func (p phases) Planned(int, map[string]int) int32 { return int32(len(p)) + 1 }
+
+func (p phases) Tensors(*Inputs, block.Shape) map[string]*tensor.Tensor { return nil }
