@@ -1,6 +1,7 @@
 package family
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strconv"
@@ -132,6 +133,30 @@ func (w *Weights) float(name string) (tensor.DType, error) {
 			Why: fmt.Sprintf("dtype %s is no floating-point type that training starts from", dtype)}
 	}
 	return d, nil
+}
+
+// wholeNumber is the size of a boolean or an integer, and how one is read: values that no gradient reaches may be such in
+// files, and are written as float32, which PyTorch turns back where it loads them. Nil are other types.
+func wholeNumber(d checkpoint.DType) (size int, number func(raw []byte) float32) {
+	switch d {
+	case checkpoint.Bool:
+		return 1, func(raw []byte) float32 { return float32(raw[0]) }
+	case checkpoint.I64:
+		return 8, func(raw []byte) float32 { return float32(int64(binary.LittleEndian.Uint64(raw))) }
+	}
+	return 0, nil
+}
+
+// readWhole gives the bytes of a region of a tensor of such.
+func (w *Weights) readWhole(p *grad.Param, g Region, s Source, take func(raw []byte), size int) error {
+	row, rows, col, cols := g.Box(p)
+	if rows == 0 { // of a scalar on another rank
+		return nil
+	}
+	raw := make([]byte, rows*cols*size)
+	err := w.src.ReadRanges(s.Name, s.ranges(span{0, row, rows}, p.Shape, col, cols), raw)
+	take(raw)
+	return err
 }
 
 // exportCube writes a whole logical tensor of three axes.

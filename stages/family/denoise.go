@@ -55,6 +55,7 @@ import (
 //
 //	dif.view [levels·Views·Height·Width 3] pixels of views
 //	dif.state [levels State]         states of robots
+//	dif.gumbel [levels Draws]        standard Gumbel noise, of a policy that draws out of logits
 //	dif.learnt.cu [2·levels+1]       borders between what is learnt of a sample and what is not, with Ahead rows before
 //
 // A denoiser of convolutions reads images whole (Canvas). Its rows are then the places of as many images as
@@ -258,6 +259,12 @@ func (d *Denoiser) Time(r *block.Rec) *grad.Value {
 // Views are the pixels of views that are read whole, [levels·Views·Height·Width 3] in float32.
 func (d *Denoiser) Views(r *block.Rec) *grad.Value {
 	return r.T.Data("dif.view", tensor.F32, d.Sight.Rows(r.Shape), d.Sight.Pixels)
+}
+
+// Gumbel is the noise of a policy that draws, [levels Draws] in float32: the greatest of logits and noise is at a number
+// drawn by their softmax.
+func (d *Denoiser) Gumbel(r *block.Rec) *grad.Value {
+	return r.T.Data("dif.gumbel", tensor.F32, Levels(r.Shape), d.Draws)
 }
 
 // State are the states of robots, [levels State] in float32.

@@ -1,6 +1,7 @@
 package family
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -94,6 +95,8 @@ type Start struct {
 	Value *float32
 	Std   float64
 	At    func(place int) float32 // a value for each place; nil for none
+	Even  float64                 // uniform values up to so much on both sides of 0
+	Like  string                  // a parameter of the same shape whose values they are, "" for its own
 }
 
 // InitStd is the deviation of first values where a model says none.
@@ -109,8 +112,9 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	if std == 0 {
 		std = InitStd
 	}
+	var start Start
 	if m.Initial != nil {
-		switch start := m.Initial(p.Name); {
+		switch start = m.Initial(p.Name); {
 		case start.Value != nil:
 			fill32(dst, *start.Value)
 			return
@@ -155,12 +159,15 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 		std /= math.Sqrt(2 * float64(s.Layers))
 	}
 	value := func(z float64) float64 { return std * z }
+	if start.Even > 0 {
+		value = func(z float64) float64 { return start.Even * math.Erf(z/math.Sqrt2) }
+	}
 	// the logarithm of what is uniform up to 16, as in transformers
 	if strings.HasSuffix(p.Name, ".self_attn.decay") {
 		value = func(z float64) float64 { return math.Log(0.01 + 15.99*0.5*(1+math.Erf(z/math.Sqrt2))) }
 	}
 	h := fnv.New64a()
-	h.Write([]byte(p.Name))
+	h.Write([]byte(cmp.Or(start.Like, p.Name)))
 	key := kernels.SplitMix(seed ^ h.Sum64())
 	eachShare(g.Intervals(p), p.Shape, dst, func(from int, dst []float32) {
 		for i := range dst {

@@ -3,6 +3,7 @@ package family
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -46,6 +47,19 @@ func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shap
 	}
 	if d.Sight != nil && d.Sight.State > 0 {
 		p.states(in, s, floats("state", Levels(s), d.Sight.State), out)
+	}
+	if d.Draws > 0 {
+		all := floats("gumbel", Levels(s), d.Draws)
+		for g, x := range p.items(in) {
+			of := all[g*d.Draws : (g+1)*d.Draws]
+			if x.Noise != nil {
+				copy(of, x.Noise)
+				continue
+			}
+			for i := range of {
+				of[i] = float32(-math.Log(-math.Log(x.key(drawGumbel).Uniform(uint64(i)))))
+			}
+		}
 	}
 	if d.Feature != nil {
 		all := floats("feature", Levels(s), d.FeatureWidth)

@@ -63,6 +63,7 @@ const (
 	drawFirst
 	drawClipLevel // of the clip beside a policy's actions
 	drawClipNoise
+	drawGumbel
 )
 
 // latents is the modality of a denoiser. It is not Rowed, so that rows are shared out as they lie: they see
@@ -78,7 +79,7 @@ func (p latents) items(in *Inputs) []Encoded {
 // whole have eight bits more for each of height and width.
 func (p latents) Classes() int32 {
 	switch {
-	case p.d.Hosted:
+	case p.d.chunked():
 		return 1 << 14
 	case p.d.Canvas:
 		return 1 << 30
@@ -93,11 +94,14 @@ const canvasMax = 255
 
 // canvas is what a class has of a size of images.
 func (p latents) canvas(h, w int) int32 {
-	if !p.d.Canvas || p.d.Hosted {
+	if !p.d.Canvas || p.d.chunked() {
 		return 0
 	}
 	return int32(h<<14 + w<<22)
 }
+
+// chunked reports whether what a denoiser reads whole are chunks of actions, which are of one size.
+func (d *Denoiser) chunked() bool { return d.Hosted || d.Canvas && d.Chunk > 0 }
 
 // class is that of so many samples and rows of captions, at least one of each.
 func (p latents) class(levels, texts int) int32 {
@@ -160,7 +164,7 @@ func (p latents) Dims(_ int, class int32) map[string]int {
 		dims[p.d.Live.Tokens] = dims[TextRows]
 	}
 	switch {
-	case p.d.Hosted:
+	case p.d.chunked():
 		dims[CanvasHeight], dims[CanvasWidth] = 1, p.d.Chunk
 	case p.d.Canvas:
 		dims[CanvasHeight], dims[CanvasWidth] = int(class)>>14&canvasMax, int(class)>>22

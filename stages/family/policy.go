@@ -52,7 +52,11 @@ type Policy struct {
 	// quantiles are cut to these
 	Broad bool
 	// levels of a policy's steps of Euler are shifted towards noise, 0 for equal steps
-	Shift    float64
+	Shift float64
+	// Draws are numbers of standard Gumbel noise that a sample has (Denoiser.Gumbel), by which it draws out of logits
+	Draws int
+	// Unmasked has padded actions learnt always, where Masked has them learnt never
+	Unmasked bool
 	Readouts int  // rows behind a prompt in which that language model gathers what its samples are told
 	Hosted   bool // a language model reads what its samples see and are told (Model.Act)
 	Early    bool // and its states are those before its final norm

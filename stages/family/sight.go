@@ -25,6 +25,8 @@ type Sight struct {
 	Last bool
 	// Colours says that pixels are read as ImageNet's are, with its mean and its deviation of each colour
 	Colours bool
+	// Plain has pixels from 0 to 1 learnt as they are by a policy that reads views whole, which else reads ImageNet's
+	Plain bool
 	// Token gives a state a row of its own, which reads the captions and is read by the actions: it lies between both
 	Token bool
 	// Steps is how many steps are observed, the earliest first: Views and State are those of all of them; 0 is one

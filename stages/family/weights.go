@@ -180,12 +180,12 @@ func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error
 	}
 	m.settle(w.infos)
 	var have []checkpoint.Info
+	want := m.HFShapes()
 	for _, t := range src.Tensors() {
-		if !m.ignorable(t.Name) {
+		if !m.ignorable(t.Name) || slices.ContainsFunc(want, func(i checkpoint.Info) bool { return i.Name == t.Name }) {
 			have = append(have, t)
 		}
 	}
-	want := m.HFShapes()
 	if _, trained := w.infos[scoreParam]; m.valued() && !trained { // it is drawn
 		want = slices.DeleteFunc(want, func(i checkpoint.Info) bool { return i.Name == scoreParam })
 	}
@@ -211,6 +211,9 @@ func (w *Weights) SourceDType(hf string) string {
 	if quant.QuantizedAt(w.src, hf) {
 		return string(checkpoint.BF16)
 	}
+	if _, number := wholeNumber(w.infos[hf].DType); number != nil {
+		return string(checkpoint.F32)
+	}
 	return string(w.infos[hf].DType)
 }
 
@@ -230,6 +233,13 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 	info, ok := w.infos[s.Name]
 	if !ok && (w.part != "" || p.Name == scoreParam || w.m.drawn != "" && strings.HasPrefix(p.Name, w.m.drawn)) {
 		return false, nil // a head that predicts further tokens, or scores or actions of a model that has none yet
+	}
+	if size, number := wholeNumber(info.DType); number != nil && p.Fixed {
+		return true, w.readWhole(p, g, s, func(raw []byte) {
+			for i := range len(raw) / size {
+				dst[i] = number(raw[i*size:])
+			}
+		}, size)
 	}
 	d, err := w.float(s.Name)
 	if err != nil {
@@ -367,7 +377,7 @@ func (s Source) ranges(r span, shape []int, col, cols int) (out [][2]int) {
 		out = append(out, [2]int{s.Nth, s.Nth + 1})
 	}
 	if s.Flat {
-		return append(out, [2]int{col, col + cols})
+		return append(out, [][2]int{{col, col + cols}}[:min(1, len(shape)-1)]...) // none of a scalar
 	}
 	if s.Turned {
 		return append(out, [2]int{col, col + cols}, [2]int{r.file, r.file + r.n})

@@ -251,6 +251,9 @@ func (a *Actor) Decide(asks []Ask) ([]Chunk, error) {
 		e.X0 = make([]float32, a.x.Chunk*w)
 		noise.Key{Sample: q.seed}.Fill(e.X0, 0)
 		e.Noise = make([]float32, len(e.X0))
+		if a.x.D.Draws > 0 { // and draws by what is counted from the seed
+			e.Noise, e.Key = nil, q.seed
+		}
 		if a.x.film != nil {
 			if err := a.x.film.open(&e, q.seed); err != nil {
 				return nil, err

@@ -131,7 +131,7 @@ func (x *Robots) follows(config map[string]any, encoders string) {
 	for _, key := range keys {
 		delete(config, key)
 	}
-	if !x.draws() { // a clip says how many actions there are
+	if !x.draws() && !x.D.Sight.Plain { // a clip says how many actions there are, and VQ-BeT's chunk
 		config["n_action_steps"] = to - from
 	}
 }
@@ -199,7 +199,7 @@ func (x *Robots) gives() (out named) {
 func (x *Robots) modes() map[string]string {
 	how := normModes[x.Policy.Normalize]
 	modes := map[string]string{"VISUAL": "IDENTITY", "STATE": how, "ACTION": how}
-	if x.paints() {
+	if x.paints() && !x.D.Sight.Plain {
 		modes["VISUAL"] = "MEAN_STD"
 	}
 	return modes
@@ -290,7 +290,7 @@ func (x *Robots) statistics(dst, stem string) error {
 		}
 	}
 	for _, c := range x.Policy.Cameras {
-		if x.paints() {
+		if x.paints() && !x.D.Sight.Plain {
 			put(c+".mean", imageMean[:], 3, 1, 1)
 			put(c+".std", imageDeviation[:], 3, 1, 1)
 		}

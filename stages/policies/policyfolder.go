@@ -269,11 +269,14 @@ func (x *Robots) scaled(dir, name string, modes map[string]string) (err error) {
 
 // colours takes the mean and the deviation of each colour from the statistics of the cameras.
 func (x *Robots) colours(have map[string][]float64, mode string) error {
-	if mode != "MEAN_STD" {
-		return fmt.Errorf("norm_map: VISUAL is scaled by %q, and pictures are read by MEAN_STD", mode)
+	if mode != "MEAN_STD" && mode != "IDENTITY" {
+		return fmt.Errorf("norm_map: VISUAL is scaled by %q, and pictures are read by MEAN_STD or IDENTITY", mode)
 	}
 	for _, c := range x.Policy.Cameras {
 		mean, deviation := have[c+".mean"], have[c+".std"]
+		if mode == "IDENTITY" { // from 0 to 1
+			mean, deviation = make([]float64, 3), []float64{1, 1, 1}
+		}
 		if len(mean) != 3 || len(deviation) != 3 {
 			return fmt.Errorf("%s has no mean and std of three colours", c)
 		}

@@ -88,6 +88,10 @@ func newRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	c := &cfg.Run
 	x := &Robots{D: d, Seed: uint64(c.Train.Seed), Policy: c.Policy, Chunk: d.Chunk, Begin: -1,
 		Size: d.Sight.Seen(), motion: newMotion(&c.Policy)}
+	if d.Unmasked && !c.Policy.Padding {
+		return nil, cfg.Fault("policy.learn_padding",
+			"false, and this model learns windows of actions whole, those behind an episode's end too", "leave it out")
+	}
 	if x.motion.how == "delta" && d.Executed > 0 {
 		return nil, cfg.Fault("policy.actions",
 			"delta, and a chunk of this model begins before the step whose state is observed", "take relative")
@@ -363,8 +367,11 @@ var imageMean, imageDeviation = [3]float64{0.485, 0.456, 0.406}, [3]float64{0.22
 // coloured brings pixels from -1 to 1, [3 height width], to those that a ResNet reads.
 func (x *Robots) coloured(v []float32, camera int) {
 	n, mean, deviation := len(v)/3, imageMean, imageDeviation
-	if x.colour != nil {
+	switch {
+	case x.colour != nil:
 		mean, deviation = x.colour[camera][0], x.colour[camera][1]
+	case x.D.Sight.Plain:
+		mean, deviation = [3]float64{}, [3]float64{1, 1, 1}
 	}
 	for i := range v {
 		v[i] = float32(((float64(v[i])+1)/2 - mean[i/n]) / (deviation[i/n] + least))

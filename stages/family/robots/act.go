@@ -85,13 +85,15 @@ func newACT(c configs.Model) *act {
 	d := whole(c)
 	d.Once, d.Ahead = true, 2
 	p := policyPart.Of(c)
-	d.Learns = func(p *family.Process) {
-		p.Loss, p.Times, p.Levels = kernels.AbsoluteLoss, noise.Times{Kind: "uniform"}, noise.Flow{Shift: 1,
-			Times: 1}
-		p.Target, _ = noise.Lookup("sample") // it is one of the package's own
-	}
+	d.Learns = learnsOnce
 	return &act{c: c, o: actPart.Of(c), p: p, d: d, n: &denoisers.Resnet{Name: "model.backbone.", Stem: p.Stem, D: d,
 		Norm: denoisers.Frozen}}
+}
+
+// learnsOnce is what a policy is trained by that gives its actions at once.
+func learnsOnce(p *family.Process) {
+	p.Loss, p.Times, p.Levels = kernels.AbsoluteLoss, noise.Times{Kind: "uniform"}, noise.Flow{Shift: 1, Times: 1}
+	p.Target, _ = noise.Lookup("sample") // it is one of the package's own
 }
 
 // tokens is what the encoder reads of a sample: the latent, the state and the maps of its views.
@@ -119,7 +121,7 @@ func (a *act) model() *family.Model {
 		m.Add(family.Block{Name: fmt.Sprintf("model.encoder.layers.%d", i),
 			Takes: []string{"tokens", "places"}, Gives: []string{"tokens"}, Recompute: true, Weight: 1,
 			Record: func(r *block.Rec, env map[string]*grad.Value) {
-				borders := a.borders(r, "act.tokens", a.tokens())
+				borders := borders(r, "act.tokens", a.tokens())
 				env["tokens"] = a.layer(r, fmt.Sprintf("model.encoder.layers.%d", i), env["tokens"],
 					env["places"], borders)
 			}})
@@ -135,11 +137,6 @@ func (a *act) model() *family.Model {
 	}
 	m.Add(family.Block{Name: "model.action_head", Takes: []string{"x", "moments"}, Weight: 0.1, Record: a.head})
 	return m
-}
-
-// borders are those of sequences of n rows, one a sample.
-func (a *act) borders(r *block.Rec, name string, n int) *grad.Value {
-	return borders(r, name, n)
 }
 
 // rows take runs of rows of tables that lie behind each other, for each sample: of tables [n_i d] of which
@@ -266,7 +263,7 @@ func (a *act) decode(r *block.Rec, i int, env map[string]*grad.Value) {
 	if i == 0 {
 		x = t.Cast(t.ConstOf("act.zeros", make([]float32, rows*n), rows, n))
 	}
-	own, all := a.borders(r, "act.chunks", a.p.Chunk), a.borders(r, "act.tokens", a.tokens())
+	own, all := borders(r, "act.chunks", a.p.Chunk), borders(r, "act.tokens", a.tokens())
 	q := t.Add(x, env["query"])
 	x = r.LayerNorm(name+".norm1", t.Add(x, a.attend(r, name+".self_attn", q, q, x, own, own)), n, actEps)
 	o := a.attend(r, name+".multihead_attn", t.Add(x, env["query"]), t.Add(env["tokens"], env["places"]),

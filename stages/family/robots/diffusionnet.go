@@ -20,7 +20,7 @@ type net struct {
 	o netKeys
 	p policyKeys
 	d *family.Denoiser
-	n *denoisers.Resnet
+	e *eyes
 
 	m    *family.Model
 	from string // port of what the block before gives
@@ -35,14 +35,9 @@ const (
 )
 
 func newNet(c configs.Model) *net {
-	d, o, p := whole(c), netPart.Of(c), policyPart.Of(c)
-	v := d.Sight
-	v.Steps, v.Views, v.State = o.Observed, v.Views*o.Observed, v.State*o.Observed
-	if o.CropHigh > 0 {
-		v.Frame, v.Size, v.Patches = v.Size, [2]int{o.CropHigh, o.CropWide}, o.CropHigh*o.CropWide
-		v.Jumps = o.Jumps
-	}
-	d.Masked, d.Executed, d.Steps = false, o.Executed, o.Steps
+	e, o := newEyes(c, netEyes), netPart.Of(c)
+	d := e.d
+	d.Executed, d.Steps = o.Executed, o.Steps
 	if d.Steps == 0 {
 		d.Steps = o.Noises
 	}
@@ -60,15 +55,7 @@ func newNet(c configs.Model) *net {
 		p.Levels, _ = d.Scheduler.Levels() // the check of the model has seen the schedule
 		p.Target, _ = noise.Lookup(o.Target)
 	}
-	return &net{c: c, o: o, p: p, d: d, n: &denoisers.Resnet{Name: netEyes + "backbone.", Stem: p.Stem, D: d,
-		Norm: grouped}}
-}
-
-// grouped is the norm of a ResNet that learns with small batches: over groups of sixteen channels.
-func grouped(r *block.Rec, name string, x *grad.Value) *grad.Value {
-	c := x.Shape[3]
-	w := r.T.Param(name+".weight", []int{c}, -1, 1, false)
-	return r.T.GroupNorm(x, w, r.T.Param(name+".bias", []int{c}, -1, 1, false), max(1, c/16), 1e-5)
+	return &net{c: c, o: o, p: policyPart.Of(c), d: d, e: e}
 }
 
 // observed is the width of what every block is told of the robot; told has the level of noise before it.
@@ -79,9 +66,9 @@ func (u *net) model() *family.Model {
 	u.m = denoisers.NewModel(u.c, u.d)
 	m, n := u.m, len(u.o.Dims)
 	delete(m.Ports, "x")
-	m.Source, m.Initial = u.source, u.initial
+	m.Source, m.Initial = u.source, u.e.initial
 	m.Ports["seen"] = family.Port{Width: u.told(), Rows: family.Levels, Whole: true}
-	u.n.Add(m)
+	u.e.n.Add(m)
 	m.Add(family.Block{Name: netEyes + "out", Takes: []string{"map"}, Gives: []string{"seen"}, Weight: 0.1,
 		Record: u.see})
 	skips := make([]string, n)
@@ -132,15 +119,7 @@ func (u *net) along(r *block.Rec, x *grad.Value, level int) *grad.Value {
 // noise what the U-Net is told.
 func (u *net) see(r *block.Rec, env map[string]*grad.Value) {
 	t, k, v, levels := r.T, u.o.Keypoints, u.d.Sight, family.Levels(r.Shape)
-	h, w := u.n.Space(4)
-	images, whole := levels*v.Views, block.LinearOpts{Bias: true, Rep: true}
-	features := r.Linear(netEyes+"pool.nets", env["map"], k, u.n.Channels(4), whole)
-	end := t.Still()
-	grid := t.Param(netEyes+"pool.pos_grid", []int{h * w, 2}, -1, 1, false)
-	end()
-	points := t.Flat(u.softmax(r, features, t.Take(grid, u.repeat(r, images, h*w)), images, h*w))
-	points = t.View(points, images, 2*k)
-	points = t.Act(r.Linear(netEyes+"out", points, 2*k, 2*k, whole), kernels.ReLU)
+	points, whole := u.e.see(r, env["map"]), block.LinearOpts{Bias: true, Rep: true}
 	steps := levels * v.Steps
 	each := t.Concat(1, t.View(t.Cast(u.d.State(r)), steps, v.State/v.Steps),
 		t.View(points, steps, v.Views/v.Steps*2*k))
@@ -150,31 +129,6 @@ func (u *net) see(r *block.Rec, env map[string]*grad.Value) {
 	time = t.Act(r.Linear(name+"1", time, 4*freq, freq, whole), kernels.Mish)
 	time = r.Linear(name+"3", time, freq, 4*freq, whole)
 	env["seen"] = t.Concat(1, time, t.View(each, levels, u.observed()))
-}
-
-// repeat are the rows of a table of n, once an image.
-func (u *net) repeat(r *block.Rec, images, n int) *grad.Value {
-	out := make([]int32, images*n)
-	for i := range out {
-		out[i] = int32(i % n)
-	}
-	return r.T.ConstI32("net.grid", out)
-}
-
-// softmax is the mean place of each feature (arXiv:1509.06113): its softmax over an image's n places times these,
-// which is attention of unit vectors to rows of features. features [images·n k], grid [images·n 2] -> [images·k 1 2].
-func (u *net) softmax(r *block.Rec, features, grid *grad.Value, images, n int) *grad.Value {
-	t, k := r.T, u.o.Keypoints
-	unit, asks, places := make([]float32, images*k*k), make([]int32, images+1), make([]int32, images+1)
-	for i := range images {
-		for j := range k {
-			unit[(i*k+j)*k+j] = 1
-		}
-		asks[i+1], places[i+1] = int32((i+1)*k), int32((i+1)*n)
-	}
-	q := t.Cast(t.ConstOf("net.unit", unit, images*k, k))
-	return t.Attention(t.Heads(q, k), t.Heads(features, k), t.Heads(grid, 2), t.ConstI32("net.asks", asks),
-		t.ConstI32("net.places", places), grad.AttentionConfig{Scale: 1})
 }
 
 // conv is the convolution of x [levels steps c] called name, of an odd size and with its ends padded.
@@ -269,10 +223,9 @@ func (u *net) head(from string) func(r *block.Rec, env map[string]*grad.Value) {
 	}
 }
 
-// source says where parameters lie in lerobot's files: scale and shift of a block are halves of one tensor,
-// layers of the ResNet have numbers, and a convolution of one place is a matrix here.
+// source says where parameters lie in lerobot's files: scale and shift of a block are halves of one tensor.
 func (u *net) source(name string) family.Source {
-	s := family.Source{Name: name}
+	s := u.e.source(name)
 	for i, part := range []string{".cond_encoder.scale.", ".cond_encoder.shift."} {
 		if strings.Contains(name, part) {
 			s.Name = strings.Replace(name, part, ".cond_encoder.1.", 1)
@@ -280,15 +233,6 @@ func (u *net) source(name string) family.Source {
 				s.Rows = [][2]int{{i * n, (i + 1) * n}}
 			}
 		}
-	}
-	if rest, ok := strings.CutPrefix(name, netEyes+"backbone."); ok {
-		first, more, _ := strings.Cut(rest, ".")
-		number := map[string]string{"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": "6",
-			"layer4": "7"}[first]
-		s.Name = netEyes + "backbone." + number + "." + more
-	}
-	if name == netEyes+"pool.nets.weight" {
-		s.Tail = []int{u.n.Channels(4), 1, 1}
 	}
 	return s
 }
@@ -305,19 +249,4 @@ func (u *net) channels(name string) int {
 	}
 	_, _ = fmt.Sscanf(name, netUNet+"down_modules.%d.", &i) // a name that was made here
 	return u.o.Dims[i]
-}
-
-// initial begins the table of places, from -1 to 1 on both axes, columns first.
-func (u *net) initial(name string) family.Start {
-	if name != netEyes+"pool.pos_grid" {
-		return family.Start{}
-	}
-	h, w := u.n.Space(4)
-	at := func(i, n int) float32 { return float32(-1 + 2*float64(i)/float64(max(1, n-1))) }
-	return family.Start{At: func(i int) float32 {
-		if i%2 == 0 {
-			return at(i/2%w, w)
-		}
-		return at(i/2/w, h)
-	}}
 }

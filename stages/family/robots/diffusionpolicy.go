@@ -62,10 +62,7 @@ func checkNet(m configs.Model, k netKeys, at configs.Report) {
 			break
 		}
 	}
-	if (k.CropHigh == 0) != (k.CropWide == 0) || k.CropHigh > o.Height || k.CropWide > o.Width {
-		at("crop_height", fmt.Sprintf("a part of %d by %d pixels, of views of %d by %d", k.CropHigh, k.CropWide,
-			o.Height, o.Width), "set both within the view, or none")
-	}
+	checkCrop(k, o, at)
 	if k.Kernel%2 == 0 {
 		at("action_kernel", fmt.Sprintf("%d is even", k.Kernel), fmt.Sprintf("try %d", k.Kernel+1))
 	}
@@ -83,6 +80,14 @@ func checkNet(m configs.Model, k netKeys, at configs.Report) {
 	if m.Layers != 0 && m.Layers != netBlocks(len(k.Dims)) {
 		at("num_hidden_layers", fmt.Sprintf("%d, but %d levels have %d blocks", m.Layers, len(k.Dims),
 			netBlocks(len(k.Dims))), fmt.Sprintf("write %d", netBlocks(len(k.Dims))))
+	}
+}
+
+// checkCrop reports a part that no view has.
+func checkCrop(k netKeys, o policyKeys, at configs.Report) {
+	if (k.CropHigh == 0) != (k.CropWide == 0) || k.CropHigh > o.Height || k.CropWide > o.Width {
+		at("crop_height", fmt.Sprintf("a part of %d by %d pixels, of views of %d by %d", k.CropHigh, k.CropWide,
+			o.Height, o.Width), "set both within the view, or none")
 	}
 }
 
@@ -155,13 +160,18 @@ func (k netFile) enter(d *hf.Decoder) {
 // writeNet makes lerobot's file.
 func writeNet(m hf.Values, out map[string]any) {
 	writeLeRobot(m, out)
+	writeCrop(m, out)
+	if m.Int("inference_steps") == 0 {
+		out["num_inference_steps"] = nil
+	}
+}
+
+// writeCrop makes lerobot's crop_shape.
+func writeCrop(m hf.Values, out map[string]any) {
 	out["crop_shape"] = nil
 	if h := m.Int("crop_height"); h > 0 {
 		out["crop_shape"] = []int{h, m.Int("crop_width")}
 	}
 	delete(out, "crop_height")
 	delete(out, "crop_width")
-	if m.Int("inference_steps") == 0 {
-		out["num_inference_steps"] = nil
-	}
 }
