@@ -1,10 +1,12 @@
-package configs
+package loong_test
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	. "github.com/lfactor/lfactor/configs"
 
 	"github.com/stretchr/testify/require"
 )

@@ -1,7 +1,9 @@
-package configs
+package loong_test
 
 import (
 	"testing"
+
+	. "github.com/lfactor/lfactor/configs"
 
 	"github.com/stretchr/testify/require"
 )
@@ -15,10 +17,8 @@ func TestLoongErnie(t *testing.T) {
 	}
 	c, err := compose()
 	require.NoError(t, err)
-	want, err := Published("ernie/4.5-vl-28b-a3b")
-	require.NoError(t, err)
+	want := unbalanced(t, "ernie/4.5-vl-28b-a3b")
 	want.BOS, want.EOS = -1, nil
-	set(&want, "router_aux_loss_coef", "0")
 	want.Parameters, want.Active, want.Names, want.Source = 0, 0, nil, ""
 	require.Equal(t, want, c.Model)
 	// words of its launch script

@@ -1,17 +1,21 @@
-package configs
+package loong_test
 
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	. "github.com/lfactor/lfactor/configs"
+
 	"github.com/lfactor/lfactor/configs/loong"
+	"github.com/lfactor/lfactor/configs/source"
+	_ "github.com/lfactor/lfactor/dataset/format"
+	_ "github.com/lfactor/lfactor/stages/family/all"
 	"github.com/stretchr/testify/require"
 )
 
-const loongTree = "testdata/loong/configs/models/"
+const loongTree = "../testdata/loong/configs/models/"
 
 // TestLoongComposed composes files in LoongForge's layout and compares what comes out.
 func TestLoongComposed(t *testing.T) {
@@ -84,7 +88,7 @@ func TestLoongOwnPairs(t *testing.T) {
 	text, err := os.ReadFile(loongTree + "qwen2.5vl/qwen2_5_vl_7b.yaml")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/loong")))
+	require.NoError(t, os.CopyFS(dir, os.DirFS("../testdata/loong")))
 	file := filepath.Join(dir, "configs/models/qwen2.5vl/swapped.yaml")
 	swapped := strings.Replace(string(text), "../../models/qwen2.5@model.foundation: qwen2_5_7b",
 		"../../models/qwen3@model.foundation: qwen3_8b", 1)
@@ -116,7 +120,7 @@ func TestLoongParts(t *testing.T) {
 	require.Equal(t, 8, cfg.Model.Layers)
 	require.Contains(t, cfg.Notices,
 		"model.foundation.num_layers: 8 from model.foundation.num-layers=8 overrules 28 from "+
-			"testdata/loong/configs/models/qwen2.5/qwen2_5_7b.yaml:2")
+			"../testdata/loong/configs/models/qwen2.5/qwen2_5_7b.yaml:2")
 
 	cfg, err = Load(Request{Args: []string{"--model-name", "qwen2.5-vl-7b", "--data-path", "x",
 		"+model.image_encoder.freeze=True", "model.image_encoder.apply_rope_fusion=False",
@@ -140,26 +144,6 @@ func TestLoongParts(t *testing.T) {
 	require.Equal(t, 16, cfg.Run.LoRA.Rank)
 	require.Equal(t, []string{"model.layers.*.q_proj", "model.layers.*.k_proj", "model.layers.*.v_proj",
 		"model.layers.*.gate_proj", "model.layers.*.up_proj"}, cfg.Run.LoRA.Targets)
-}
-
-// TestElsewhereFlags: what other trainers' flags are answered with are flags and keys that there are.
-func TestElsewhereFlags(t *testing.T) {
-	_, err := Load(Request{Args: []string{"--model.name=x", "--learning_rate", "3"}})
-	require.ErrorContains(t, err, "give --lr, or optimizer.lr=")
-	flags, named := knownFlags(), 0
-	for flag, try := range elsewhereFlags {
-		require.False(t, slices.Contains(flags, flag), flag)
-		for _, word := range strings.FieldsFunc(try, func(r rune) bool { return strings.ContainsRune(" ,;:=…[]()", r) }) {
-			if name, ok := strings.CutPrefix(word, "--"); ok {
-				named++
-				require.True(t, slices.Contains(flags, name), "%s: %s", flag, name)
-			} else if strings.Contains(word, ".") {
-				named++
-				require.NotNil(t, table().byName[word], "%s: %s", flag, word)
-			}
-		}
-	}
-	require.Greater(t, named, 25)
 }
 
 // TestSamplesAndPasses: Megatron's --train-samples are as many steps as they fill, and --num-train-epochs are passes.
@@ -535,4 +519,17 @@ func TestLoongNames(t *testing.T) {
 		_, err := Published(name)
 		require.NoError(t, err)
 	}
+}
+
+// value is that of a model's key.
+func value(m Model, key string) string {
+	return (&Config{Model: m}).Flat()[source.ModelKeys+"."+key]
+}
+
+// unbalanced is a published model without a loss of its routers, which is a setting of training in LoongForge.
+func unbalanced(t *testing.T, name string) Model {
+	t.Helper()
+	c, err := Compose(Request{Args: []string{"model.name=" + name, source.ModelKeys + ".router_aux_loss_coef=0"}})
+	require.NoError(t, err)
+	return c.Model
 }

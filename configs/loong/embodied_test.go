@@ -1,4 +1,4 @@
-package configs
+package loong_test
 
 import (
 	"encoding/json"
@@ -7,18 +7,23 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/lfactor/lfactor/configs"
+
 	"github.com/stretchr/testify/require"
 )
 
 // embodied is what bench/golden/embodied_launch.py read of LoongForge's policies.
 type embodied struct {
-	Lines []launchLine
+	Lines []struct {
+		Script string
+		Args   []string
+	}
 	Files map[string]string
 }
 
 func readEmbodied(t *testing.T) (have embodied) {
 	t.Helper()
-	b, err := os.ReadFile("testdata/embodied.json")
+	b, err := os.ReadFile("../testdata/embodied.json")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(b, &have))
 	return have

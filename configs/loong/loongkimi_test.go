@@ -1,8 +1,10 @@
-package configs
+package loong_test
 
 import (
 	"strings"
 	"testing"
+
+	. "github.com/lfactor/lfactor/configs"
 
 	"github.com/stretchr/testify/require"
 )
@@ -18,10 +20,8 @@ func TestLoongKimi(t *testing.T) {
 	}
 	c, err := compose()
 	require.NoError(t, err)
-	want, err := Published("kimi/k2.5")
-	require.NoError(t, err)
+	want := unbalanced(t, "kimi/k2.5")
 	want.MaxPositions, want.BOS, want.EOS = 0, -1, nil
-	set(&want, "router_aux_loss_coef", "0")
 	want.Parameters, want.Active, want.Names, want.Source = 0, 0, nil, ""
 	want.Vision.Projector, want.Vision.ImageToken = "merger", 163603
 	require.Equal(t, want, c.Model)
