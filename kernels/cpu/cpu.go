@@ -103,7 +103,7 @@ func (b *Backend) Run(c *kernels.Call) {
 
 var table = map[kernels.Op]func(*Backend, *kernels.Call){}
 
-// init enters the kernels of dense language models; other files enter those of other kinds.
+// init enters the kernels of dense language models; other files enter those of other kinds, before or behind it.
 func init() {
 	maps.Copy(table, map[kernels.Op]func(*Backend, *kernels.Call){
 		kernels.Linear: linear, kernels.LinearDX: linearDX, kernels.LinearDW: linearDW,

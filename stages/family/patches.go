@@ -380,11 +380,8 @@ func (v *Vision) Positions(rows int, cu []int32, p *Images) []int32 {
 	}
 	starts := map[int32]run{}
 	for _, g := range p.Grids {
-		t := g.T
-		if v.Tower.Paired && g.Video {
-			t = ceil(t, 2)
-		}
-		if len(g.Spans) == t { // a span a frame
+		t := v.Features(g) / (g.H / v.Merge * g.W / v.Merge) // frames may be one in pairs, or all of a clip
+		if len(g.Spans) == t {                               // a span a frame
 			t = 1
 		}
 		for _, s := range g.Spans {
