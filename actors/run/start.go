@@ -192,6 +192,10 @@ func (r *Run) weights() error {
 	if err != nil {
 		return err
 	}
+	if key, err := w.Relearns(); err != nil || key != "" {
+		return cmp.Or(err, error(r.cfg.Fault("model."+key, fmt.Sprintf("%s has learnt what these steps would learn anew", dir),
+			fmt.Sprintf("set model.overrides.%s=0", key))))
+	}
 	r.start.hf, r.start.from = w, dir
 	r.start.fill = func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 		if strings.HasPrefix(kind, checkpoint.PackedPrefix) {

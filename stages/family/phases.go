@@ -3,6 +3,7 @@ package family
 import (
 	"fmt"
 
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 )
@@ -16,6 +17,9 @@ type Phase struct {
 	// Learns reports whether a parameter is learnt in it; others, their optimizers' state and the values of their rules
 	// stay as they are.
 	Learns func(param string) bool
+	// Mark is a parameter [1] that is 1 in files of models which have learnt the phase, and Key the key of the model that
+	// says how many steps it has; "" for none.
+	Mark, Key string
 }
 
 // Dim is the dimension of microbatches that is there in the phase, for Block.Of, Port.Of and records: a plan is made, and
@@ -78,3 +82,17 @@ func (p phases) Dims(_ int, class int32) map[string]int {
 func (p phases) Planned(int, map[string]int) int32 { return int32(len(p)) + 1 }
 
 func (p phases) Tensors(*Inputs, block.Shape) map[string]*tensor.Tensor { return nil }
+
+// Relearns is the key of the first phase that a checkpoint has learnt and that a run would learn anew, "" for none.
+func (w *Weights) Relearns() (key string, err error) {
+	for _, p := range w.m.Phases {
+		mark := []float32{0}
+		if p.Mark != "" && err == nil {
+			_, err = w.Read(&grad.Param{Name: p.Mark, Shape: []int{1}, Fixed: true}, Region{To: 1}, mark)
+		}
+		if mark[0] == 1 {
+			return p.Key, err
+		}
+	}
+	return "", err
+}
