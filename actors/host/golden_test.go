@@ -66,6 +66,7 @@ type golden struct {
 	m     *family.Model
 	own   family.FillFunc      // in place of the golden's weights, nil for those
 	made  *family.Microbatch   // in place of the golden's batch, nil for that
+	after func(r *Rank)        // sees each rank behind the last step, nil for nobody
 	each  BatchFunc            // in place of one microbatch a step, nil for that
 	plan  func(*layout.Design) // changes the plan to train by; nil for nothing
 	w     *family.Weights
@@ -344,7 +345,7 @@ func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64
 	}
 	if see != nil {
 		o.WrapDevice = func(rank int, d Device) Device {
-			return spy{d.(*Rank), func(r *Rank) { see(l, rank, r) }}
+			return spy{Rank: d.(*Rank), see: func(r *Rank) { see(l, rank, r) }, steps: steps, after: g.after}
 		}
 	}
 	require.NoError(g.t, Run(l, o))
@@ -354,14 +355,20 @@ func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64
 // spy sees a rank's gradients just before the update.
 type spy struct {
 	*Rank
-	see func(r *Rank)
+	see   func(r *Rank)
+	steps int64
+	after func(r *Rank) // sees its parameters behind the last one, nil for nobody
 }
 
 func (s spy) Run(j actors.Job) (Result, error) {
 	if j.Kind == actors.UpdatePhase && j.Segment == layout.Apply && j.Step == 1 {
 		s.see(s.Rank)
 	}
-	return s.Rank.Run(j)
+	res, err := s.Rank.Run(j)
+	if s.after != nil && j.Kind == actors.UpdatePhase && j.Segment == layout.Apply && j.Step == s.steps {
+		s.after(s.Rank)
+	}
+	return res, err
 }
 
 // TestGoldenTraining holds every parameter's gradient (relative L2 1e-4) and 20 steps of AdamW (losses 1e-4

@@ -68,7 +68,7 @@ func TestLoraGolden(t *testing.T) {
 			}}
 		grads := make([]map[string][]float32, mesh.Size())
 		o.WrapDevice = func(rank int, d Device) Device {
-			return spy{d.(*Rank), func(r *Rank) {
+			return spy{Rank: d.(*Rank), see: func(r *Rank) {
 				grads[rank] = map[string][]float32{}
 				for _, p := range r.c.Params {
 					grads[rank][p.Name] = append([]float32(nil), r.owned[p.Name].F32()...)

@@ -23,6 +23,8 @@ PI = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=8, num_key_va
 KINDS = {
     "act": (old, "act_load", "mean_std", dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, in_channels=2, state_size=2, chunk_size=8, views=1, view_height=32, view_width=32, latent_size=16, backbone_width=16)),
     "diffusion": (old, "policy_load", "min_max", dict(hidden_size=64, num_hidden_layers=10, num_attention_heads=8, intermediate_size=64, in_channels=2, state_size=2, chunk_size=8, views=1, view_height=32, view_width=32, action_channels=[32, 64], action_groups=8, observation_steps=2, executed_steps=4, freq_dim=16, keypoints=8)),
+    "vqbet": (old, "policy_load", "min_max", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, in_channels=2, state_size=2, chunk_size=8, views=1, view_height=32, view_width=32, observation_steps=2, action_tokens=3, token_actions=5, code_steps=2, codes=4, code_size=8, code_hidden=16, keypoints=8, gpt_positions=16,
+              gpt_input=24, gpt_output=24, backbone_width=64)),
     "pi0": (new, "pi_load", "quantiles", PI | dict(state_size=4)),
     "pi05": (new, "pi_load", "quantiles", PI),
     "smolvla": (old, "smolvla_load", "mean_std", PI | dict(rms_norm_eps=1e-5, num_attention_heads=4, num_key_value_heads=2, head_dim=16, state_size=4, view_fold=2, self_attention_every=2, expert_hidden_size=48, expert_intermediate_size=256)),

@@ -31,12 +31,37 @@ def drawn(seed, draw, *shape):
     return torch.tensor(v, dtype=torch.float64).float().reshape(shape)
 
 
+def said(m, batch, seed):
+    """What VQ-BeT does, whose codes are drawn by the noise of draw 7 (stages/family/latents.go)."""
+    c, turn = m.config, [0]
+    windows = c.n_obs_steps + c.n_action_pred_token - 1
+    first = mix((seed + 8 * STEP) & MASK)
+    noise = [-np.log(-np.log(((mix((first + e * STEP) & MASK) >> 11) + 0.5) / (1 << 53))) for e in range(windows * 2 * c.vqvae_n_embed)]
+    noise = torch.tensor(np.array(noise)).float().reshape(windows, 2, -1)
+
+    def multinomial(probs, num_samples):
+        of = noise.reshape(-1, c.vqvae_n_embed) if len(probs) > windows else noise[:, turn[0]]
+        turn[0] = 1 - turn[0]
+        return (probs.log() + of).argmax(-1, keepdim=True)
+
+    torch.multinomial = multinomial
+    return m.vqbet(batch, rollout=True)[:, : c.action_chunk_size]
+
+
+worst = [0]
+
+
+def compare(client, looks, seed, want):
+    got = client.infer({k: np.stack([l[k] for l in looks]) for k in looks[0]} | {"prompt": "-", "seed": seed})["actions"]
+    worst.append(np.abs(got - want).max() / np.abs(want).max())
+
+
 def main():
     folder, port = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     config = PreTrainedConfig.from_pretrained(folder)
     m = get_policy_class(config.type).from_pretrained(folder, config=config, strict=True).eval()
     before, after = make_pre_post_processors(config, pretrained_path=str(folder))
-    client, g, worst = websocket_client_policy.WebsocketClientPolicy("127.0.0.1", port), np.random.default_rng(2), 0
+    client, g = websocket_client_policy.WebsocketClientPolicy("127.0.0.1", port), np.random.default_rng(2)
     steps = config.n_obs_steps
     for seed in range(5):
         looks = []
@@ -46,6 +71,10 @@ def main():
         batches = [before({k: torch.from_numpy(v).permute(2, 0, 1).float() / 255 if v.ndim == 3 else torch.from_numpy(v) for k, v in l.items()}) for l in looks]
         batch = {k: torch.stack([b[k] for b in batches], dim=1) for k in looks[0]}
         batch["observation.images"] = torch.stack([batch[k] for k in config.image_features], dim=-4)
+        if config.type == "vqbet":
+            with torch.no_grad():
+                compare(client, looks, seed, after(said(m, batch, seed))[0].numpy())
+            continue
         shape = (1, config.horizon, *config.action_feature.shape)
         import diffusers.schedulers.scheduling_ddpm as ddpm
 
@@ -53,10 +82,8 @@ def main():
         ddpm.randn_tensor = lambda *a, **k: drawn(seed, next(used), *shape)
         with torch.no_grad():
             want = after(m.diffusion.generate_actions(batch, noise=drawn(seed, 0, *shape)))[0].numpy()
-        sent = {k: np.stack([l[k] for l in looks]) for k in looks[0]}
-        got = client.infer(sent | {"prompt": "-", "seed": seed})["actions"]
-        worst = max(worst, np.abs(got - want).max() / np.abs(want).max())
-    print(config.type, "largest difference, relative:", worst)
+        compare(client, looks, seed, want)
+    print(config.type, "largest difference, relative:", max(worst))
 
 
 main()

@@ -25,7 +25,7 @@ func TestRobotLeaves(t *testing.T) {
 		c, n := all[policy], map[string]int{}
 		counts[policy] = n
 		base, _, err := leafModel(t, dir, c)
-		if slices.Contains([]string{"pi0_fast", "vqbet", "xvla"}, policy) { // xvla's default names no Florence
+		if slices.Contains([]string{"pi0_fast", "xvla"}, policy) { // xvla's default names no Florence
 			require.Error(t, err, policy)
 			n["refused whole"]++
 			continue
@@ -66,7 +66,7 @@ var robotSilent = map[string]string{
 		"arithmetic is carried out, which a run file and a server say",
 	"license private push_to_hub repo_id tags pretrained_path output_dir report_to resume save_steps dataset_paths base_model_path " +
 		"tokenizer_assets_repo load_vlm_weights pretrained_backbone_weights": "where files come from and go to",
-	"optimizer_lr optimizer_lr_backbone optimizer_betas optimizer_eps optimizer_grad_clip_norm optimizer_weight_decay " +
+	"optimizer_lr optimizer_lr_backbone optimizer_vqvae_lr optimizer_vqvae_weight_decay optimizer_betas optimizer_eps optimizer_grad_clip_norm optimizer_weight_decay " +
 		"scheduler_name scheduler_decay_lr scheduler_decay_steps scheduler_warmup_steps batch_size dataloader_num_workers max_steps " +
 		"warmup_ratio balance_dataset_weights balance_trajectory_weights drop_n_last_frames": "lerobot's recipe, in place of which a run file has its own",
 	"freeze_vision_encoder train_expert_only train_state_proj tune_diffusion_model tune_llm tune_projector tune_visual use_peft " +
