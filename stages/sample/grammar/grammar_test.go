@@ -176,7 +176,7 @@ func TestValidator(t *testing.T) {
 			require.False(t, valid(t, v, text), "%s of %s", text, schema)
 		}
 	}
-	for schema, want := range map[string]string{`3`: "# is no schema", `{"properties": {"a": {"multipleOf": 3}}}`: "#/properties/a/multipleOf is not",
+	for schema, want := range map[string]string{`3`: "# is no schema", `{"properties": {"a": {"contains": 3}}}`: "#/properties/a/contains is not",
 		`{"$ref": "#"}`: "#/$ref leads back to itself", `{"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}`: "leads back to itself",
 		`{"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"not": {"oneOf": [{"$ref": "#/$defs/x"}]}}}}`: "leads back to itself",
 		`{"$ref": "#/default", "default": {"$ref": "#/x"}}`:                                                         "#/default/$ref leads to no part",
@@ -203,10 +203,23 @@ func TestUnsupported(t *testing.T) {
 		`{"type": "string"`:                   "EOF",
 		`{"type": "string"} x`:                "goes on behind",
 		`{"type": "real"}`:                    `#/type is "real"`,
-		`{"type": "number", "multipleOf": 2}`: "# has multipleOf, which is not supported for the type number",
-		`{"type": "number", "minimum": 2}`:    "# has minimum",
-		`{"oneOf": [{}]}`:                     "# has oneOf",
-		`{"not": {}}`:                         "# has not",
+		`{"type": "number", "multipleOf": 0}`: "#/multipleOf is 0",
+		`{"type": "number", "multipleOf": 0.513}`:                          "is supported up to 512",
+		`{"type": "integer", "multipleOf": 3, "minimum": 1}`:               "give both",
+		`{"type": "integer", "multipleOf": 3, "minimum": 1, "maximum": 2}`: "or none",
+		`{"type": "number", "minimum": 2, "exclusiveMaximum": 2}`:          "leaves no number",
+		`{"type": "number", "minimum": 1e-20}`:                             "#/minimum is 1e-20",
+		`{"type": "number", "format": "int"}`:                              `#/format is "int"`,
+		`{"oneOf": [{}, {}]}`:                                              "schemas 0 and 1, which may both hold",
+		`{"oneOf": [{"type": "number"}, {"type": "integer"}]}`:             "say anyOf",
+		`{"oneOf": {}}`: "#/oneOf is no list",
+		`{"allOf": [{"type": "string"}, {"type": "null"}]}`:                                                                   "type: nothing is of both",
+		`{"allOf": [{"pattern": "a"}, {"pattern": "b"}]}`:                                                                     "pattern: both say",
+		`{"allOf": [{"properties": {"a": {}}, "additionalProperties": false}, {"properties": {"b": {}}, "required": ["b"]}]}`: `"b" is required by one`,
+		`{"patternProperties": {"^a": {}, "^ab": {}}, "type": "object"}`:                                                      "a name may be of two of",
+		`{"patternProperties": {"a|b": {}}, "properties": {"xa": {}}}`:                                                        `which the property "xa" is of too`,
+		`{"type": "object", "propertyNames": {"type": "null"}}`:                                                               "names are strings",
+		`{"not": {}}`: "# has not",
 		`{"properties": {"a": {"type": "string", "format": "regex"}}}`: `#/properties/a/format is "regex"`,
 		`{"type": "array", "uniqueItems": true}`:                       "# has uniqueItems",
 		`{"type": "array", "minItems": 3, "maxItems": 2}`:              "minItems is more",
@@ -215,7 +228,7 @@ func TestUnsupported(t *testing.T) {
 		`{"type": "string", "pattern": "a(?=b)"}`:                      "#/pattern",
 		`{"type": "string", "pattern": "a", "maxLength": 3}`:           "#/pattern together with",
 		`{"type": "object", "required": ["x"], "properties": {}}`:      `names "x"`,
-		`{"type": "object", "patternProperties": {}}`:                  "# has patternProperties",
+		`{"type": "object", "patternProperties": {"(": {}}}`:           "which is no expression",
 		`{"type": "object", "properties": {"a": {}, "a": {}}}`:         "twice",
 		`{"$ref": "#"}`: "begins with itself",
 		`{"anyOf": [{"$ref": "#"}, {"type": "null"}]}`:                       "begins with itself",
@@ -436,5 +449,5 @@ func TestCalls(t *testing.T) {
 	}
 	c.Tools[0].Parameters = []byte(`{"oneOf": []}`)
 	_, err := c.Grammar()
-	require.ErrorContains(t, err, "parameters of f: # has oneOf")
+	require.ErrorContains(t, err, "parameters of f: #/oneOf is no list")
 }

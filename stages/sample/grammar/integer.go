@@ -1,8 +1,7 @@
 package grammar
 
 import (
-	"encoding/json"
-	"math"
+	"math/big"
 	"strconv"
 	"strings"
 )
@@ -11,38 +10,26 @@ import (
 const integerMost = 999_999_999_999_999
 
 // integer is the expression of integers within bounds.
-func integer(k *keys) (node, error) {
-	lo, hi, bounded := int64(-integerMost), int64(integerMost), false
-	for _, b := range []struct {
-		key  string
-		move float64 // from the bound to the integer next to it
-		low  bool
-	}{{"minimum", 0, true}, {"exclusiveMinimum", 1, true}, {"maximum", 0, false}, {"exclusiveMaximum", -1, false}} {
-		raw, ok := k.has(b.key)
-		if !ok {
-			continue
-		}
-		var x float64
-		if json.Unmarshal(raw, &x) != nil || math.Abs(x) > integerMost {
-			return node{}, k.fault(b.key, "is %s, and no number of at most %d digits", clip(raw), digitsMost)
-		}
-		bounded = true
-		switch whole := x == math.Trunc(x); {
-		case b.low && whole:
-			lo = max(lo, int64(x+b.move))
-		case b.low:
-			lo = max(lo, int64(math.Ceil(x)))
-		case whole:
-			hi = min(hi, int64(x+b.move))
-		default:
-			hi = min(hi, int64(math.Floor(x)))
-		}
+func (s *schema) integer(k *keys) (node, error) {
+	b, err := boundsOf(k)
+	if err != nil {
+		return node{}, err
+	}
+	if raw, ok := k.has("multipleOf"); ok {
+		return s.multiples(k, raw, b, true)
+	}
+	if b.low == nil && b.high == nil {
+		return ref(ruleInt), nil
+	}
+	lo, hi, one := int64(-integerMost), int64(integerMost), big.NewRat(1, 1)
+	if b.low != nil {
+		lo = max(lo, quotient(b.low, one, 1).Int64())
+	}
+	if b.high != nil {
+		hi = min(hi, quotient(b.high, one, -1).Int64())
 	}
 	if lo > hi {
 		return node{}, k.fault("minimum", "leaves no integer under maximum")
-	}
-	if !bounded {
-		return ref(ruleInt), nil
 	}
 	var out []node
 	if lo < 0 {

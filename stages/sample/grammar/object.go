@@ -3,6 +3,7 @@ package grammar
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -38,20 +39,14 @@ func (s *schema) object(k *keys, depth int) (node, error) {
 			return node{}, k.fault("required", "names %.40q, which properties does not have", name)
 		}
 	}
-	more, others := node{}, false
-	if raw, ok := k.has("additionalProperties"); !ok && !given {
-		more, others = ref(ruleValue), true
-	} else if ok && strings.TrimSpace(string(raw)) != "false" {
-		n, err := s.node(raw, k.at+"/additionalProperties", depth+1)
-		if err != nil {
-			return node{}, err
-		}
-		more, others = n, true
+	others, err := s.others(k, names, given, depth)
+	if err != nil {
+		return node{}, err
 	}
 	// what follows once there is a property, and what may stand first, from the end
 	behind, first := seq(), seq()
-	if others {
-		x := s.rule(pair(s.rule(s.otherKeys(names)), more))
+	if others != nil {
+		x := s.rule(*others)
 		behind = rep(seq(comma(), x), 0, -1)
 		first = opt(seq(x, behind))
 	}
@@ -76,6 +71,109 @@ func (s *schema) object(k *keys, depth int) (node, error) {
 		first, behind = alt(seq(x, rest), s.rule(first)), seq(opt(seq(comma(), x)), rest)
 	}
 	return seq(lit("{"), ref(ruleSpace), first, ref(ruleSpace), lit("}")), nil
+}
+
+// others is what further properties are, besides those with names: their keys by propertyNames or patternProperties, or
+// any but the names; nil for none.
+func (s *schema) others(k *keys, names []string, given bool, depth int) (*node, error) {
+	more, ok := k.has("additionalProperties")
+	open := !ok && !given || ok && strings.TrimSpace(string(more)) != "false"
+	if !ok {
+		more = json.RawMessage("true")
+	}
+	patterns, err := s.patterns(k, names, open && ok && strings.TrimSpace(string(more)) != "true", depth)
+	if patterns != nil || err != nil {
+		return patterns, err
+	}
+	keys := s.otherKeys(names)
+	if raw, ok := k.has("propertyNames"); ok {
+		if len(names) > 0 {
+			return nil, k.fault("propertyNames", "beside properties is not supported")
+		}
+		of, err := s.resolved(raw, depth)
+		if err != nil {
+			return nil, k.fault("propertyNames", "%v", err)
+		}
+		if of["type"] == nil && of["enum"] == nil && of["const"] == nil {
+			of["type"] = json.RawMessage(`"string"`)
+		}
+		if t := kinds(of); !slices.Equal(t, []string{"string"}) {
+			return nil, k.fault("propertyNames", "is of %s, and names are strings", strings.Join(t, ", "))
+		}
+		if keys, err = s.node(object(of), k.at+"/propertyNames", depth+1); err != nil {
+			return nil, err
+		}
+	}
+	if !open {
+		return nil, nil
+	}
+	n, err := s.node(more, k.at+"/additionalProperties", depth+1)
+	if err != nil {
+		return nil, err
+	}
+	x := pair(s.rule(keys), n)
+	return &x, nil
+}
+
+// patterns is the properties whose names are of an expression: of several, each begins with a text that tells it from
+// the others, and none is of a name that properties has, so that a property has one schema.
+func (s *schema) patterns(k *keys, names []string, more bool, depth int) (*node, error) {
+	raw, ok := k.has("patternProperties")
+	if !ok {
+		return nil, nil
+	}
+	list, err := members(raw)
+	switch {
+	case err != nil:
+		return nil, k.fault("patternProperties", "%v", err)
+	case len(list) == 0:
+		return nil, nil
+	case more:
+		return nil, k.fault("patternProperties", "beside a schema of additionalProperties is not supported")
+	case k.given["propertyNames"] != nil:
+		return nil, k.fault("patternProperties", "beside propertyNames is not supported")
+	}
+	var out []node
+	var heads []string
+	for _, m := range list {
+		e, err := regexp.Compile(m.key)
+		if err != nil {
+			return nil, k.fault("patternProperties", "has %.40q, which is no expression: %v", m.key, err)
+		}
+		if at := slices.IndexFunc(names, e.MatchString); at >= 0 {
+			return nil, k.fault("patternProperties", "has %.40q, which the property %.40q is of too", m.key, names[at])
+		}
+		head := ""
+		if rest, ok := strings.CutPrefix(m.key, "^"); ok && !strings.Contains(rest, "|") {
+			head = rest[:len(rest)-len(strings.TrimLeftFunc(rest, plainLetter))]
+			if len(head) < len(rest) && strings.ContainsRune("?*{", rune(rest[len(head)])) && head != "" {
+				head = head[:len(head)-1] // it need not be there
+			}
+		}
+		for _, other := range heads {
+			if strings.HasPrefix(head, other) || strings.HasPrefix(other, head) {
+				return nil, k.fault("patternProperties", "has expressions that a name may be of two of: begin each with ^ and letters "+
+					"that the others do not begin with")
+			}
+		}
+		heads = append(heads, head)
+		name, err := regexNode(m.key, false, inString)
+		if err != nil {
+			return nil, k.fault("patternProperties", "%v", err)
+		}
+		n, err := s.node(m.value, k.at+"/patternProperties/"+m.key, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, pair(s.rule(seq(lit(`"`), name, lit(`"`))), n))
+	}
+	n := alt(out...)
+	return &n, nil
+}
+
+// plainLetter reports whether a character stands for itself in an expression.
+func plainLetter(c rune) bool {
+	return c == '_' || c == '-' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 }
 
 // otherKeys is a string that is none of some names, without escapes, so that it spells none of them in another way.
@@ -166,6 +264,11 @@ var formats = map[string]string{
 	"duration":  `P(\d{1,4}W|\d{1,4}Y(\d{1,2}M(\d{1,2}D)?)?|\d{1,4}M(\d{1,2}D)?|\d{1,4}D(T\d{1,2}H)?|T\d{1,4}(H(\d{1,2}M(\d{1,2}S)?)?|M(\d{1,2}S)?|S))`,
 }
 
+// saidFormats are those of Pydantic's and OpenAPI's that describe a string to people, as every format does by the
+// standard's default; texts are not held to them.
+var saidFormats = []string{"binary", "byte", "password", "path", "file-path", "directory-path", "base64", "base64url",
+	"json-string", "color", "phone", "time-delta"}
+
 // text is the expression of strings.
 func (s *schema) text(k *keys) (node, error) {
 	least, err := k.number("minLength", 0)
@@ -185,14 +288,16 @@ func (s *schema) text(k *keys) (node, error) {
 	}
 	if raw, ok := k.has("format"); ok {
 		var name string
-		if json.Unmarshal(raw, &name) != nil || formats[name] == "" {
-			return node{}, k.fault("format", "is %s, and none of %s", clip(raw),
+		if json.Unmarshal(raw, &name) != nil || formats[name] == "" && !slices.Contains(saidFormats, name) {
+			return node{}, k.fault("format", "is %s, and none of %s, nor one that only describes", clip(raw),
 				strings.Join(slices.Sorted(maps.Keys(formats)), ", "))
 		}
-		if expr != "" {
+		if expr != "" && formats[name] != "" {
 			return node{}, k.fault("format", "and pattern together are not supported")
 		}
-		expr, key, whole = formats[name], "format", true
+		if formats[name] != "" {
+			expr, key, whole = formats[name], "format", true
+		}
 	}
 	if expr == "" {
 		return seq(lit(`"`), rep(ref(ruleChar), least, most), lit(`"`)), nil

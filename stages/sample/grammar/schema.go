@@ -9,9 +9,9 @@ import (
 )
 
 // Schema is the texts of JSON values of a JSON Schema (2020-12). It knows type, properties, required,
-// additionalProperties, items, prefixItems, minItems, maxItems, enum, const, anyOf, allOf of one, $ref within the
-// schema, pattern, minLength, maxLength, format (those of formats), and of integers minimum, maximum
-// and their exclusive forms. Another key is an error that names it, except those that only describe. Texts are some
+// patternProperties, propertyNames, additionalProperties, items, prefixItems, minItems, maxItems, enum, const, anyOf,
+// oneOf of schemas that no value is of two of, allOf, $ref within the schema, pattern, minLength, maxLength, format (those
+// of formats), and of numbers minimum, maximum, their exclusive forms and multipleOf. Another key is an error that names it, except those that only describe. Texts are some
 // of those that the schema allows, and none else: properties come in the schema's order, others only where
 // additionalProperties says so, and numbers have at most 15 digits before and behind the point.
 func Schema(raw json.RawMessage) (*Grammar, error) {
@@ -52,7 +52,7 @@ type schema struct {
 
 // described are keys that say nothing of values.
 var described = []string{"$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "title", "description",
-	"default", "examples", "example", "deprecated", "readOnly", "writeOnly", "strict"}
+	"default", "examples", "example", "deprecated", "readOnly", "writeOnly", "strict", "discriminator"}
 
 // depthMost bounds schemas within schemas.
 const depthMost = 200
@@ -137,32 +137,19 @@ func (s *schema) form(k *keys, depth int) (n node, what string, err error) {
 		return n, "a $ref", err
 	}
 	if raw, ok := k.has("const"); ok {
-		k.has("type")
-		text, err := written(raw)
-		return lit(text), "a const", err
+		n, err = s.constants(k, "const", []json.RawMessage{raw})
+		return n, "a const", err
 	}
 	if raw, ok := k.has("enum"); ok {
-		k.has("type")
-		n, err = enum(k, raw)
+		var l []json.RawMessage
+		if json.Unmarshal(raw, &l) != nil || len(l) == 0 {
+			return n, "", k.fault("enum", "is %s, and no list of values", clip(raw))
+		}
+		n, err = s.constants(k, "enum", l)
 		return n, "an enum", err
 	}
-	for _, name := range []string{"anyOf", "allOf"} {
-		raw, ok := k.has(name)
-		if !ok {
-			continue
-		}
-		var l []json.RawMessage
-		if json.Unmarshal(raw, &l) != nil || len(l) == 0 || name == "allOf" && len(l) > 1 {
-			return n, "", k.fault(name, "is no list of schemas, or allOf has more than one")
-		}
-		for i, x := range l {
-			m, err := s.node(x, fmt.Sprintf("%s/%s/%d", k.at, name, i), depth+1)
-			if err != nil {
-				return n, "", err
-			}
-			n.list = append(n.list, m)
-		}
-		return alt(n.list...), "an " + name, nil
+	if n, what, ok, err := s.combined(k, depth); ok {
+		return n, what, err
 	}
 	types, err := typesOf(k)
 	if err != nil {
@@ -225,9 +212,9 @@ func (s *schema) typed(k *keys, t string, depth int) (node, error) {
 	case "boolean":
 		return alt(lit("true"), lit("false")), nil
 	case "number":
-		return ref(ruleNumber), nil
+		return s.number(k)
 	case "integer":
-		return integer(k)
+		return s.integer(k)
 	case "string":
 		return s.text(k)
 	case "array":
@@ -238,19 +225,35 @@ func (s *schema) typed(k *keys, t string, depth int) (node, error) {
 	return node{}, k.fault("type", "is %.40q, and none of JSON's", t)
 }
 
-// enum is one of some values.
-func enum(k *keys, raw json.RawMessage) (node, error) {
-	var l []json.RawMessage
-	if json.Unmarshal(raw, &l) != nil || len(l) == 0 {
-		return node{}, k.fault("enum", "is %s, and no list of values", clip(raw))
+// constants is one of some values, of those that all else allows that the schema says of one value.
+func (s *schema) constants(k *keys, name string, l []json.RawMessage) (node, error) {
+	rest := map[string]json.RawMessage{}
+	for key, raw := range k.given {
+		if key != name {
+			rest[key] = raw
+			k.has(key)
+		}
+	}
+	v, err := NewValidator(object(rest))
+	if err != nil {
+		return node{}, k.fault(name, "stands beside what it cannot be held to: %v", err)
 	}
 	var n []node
 	for _, x := range l {
 		text, err := written(x)
 		if err != nil {
-			return node{}, k.fault("enum", "%v", err)
+			return node{}, k.fault(name, "%v", err)
 		}
-		n = append(n, lit(text))
+		yes, err := v.Text(text)
+		if err != nil {
+			return node{}, k.fault(name, "%v", err)
+		}
+		if yes {
+			n = append(n, lit(text))
+		}
+	}
+	if len(n) == 0 {
+		return node{}, k.fault(name, "has no value that is of the rest of the schema")
 	}
 	return alt(n...), nil
 }
@@ -258,13 +261,25 @@ func enum(k *keys, raw json.RawMessage) (node, error) {
 // reference is the rule of another part of the schema, made when it is met first.
 func (s *schema) reference(k *keys, raw json.RawMessage, depth int) (node, error) {
 	var path string
-	if json.Unmarshal(raw, &path) != nil || path != "#" && !strings.HasPrefix(path, "#/") {
-		return node{}, k.fault("$ref", "is %s, and leads to no part of this schema", clip(raw))
-	}
-	if s.refs[path] {
+	if json.Unmarshal(raw, &path) == nil && s.refs[path] {
 		return ref(s.prefix + path), nil
 	}
 	s.refs[path] = true
+	part, err := s.part(raw)
+	if err != nil {
+		return node{}, k.fault("$ref", "%v", err)
+	}
+	n, err := s.node(part, path, depth+1)
+	s.rules[s.prefix+path] = n
+	return ref(s.prefix + path), err
+}
+
+// part is what a $ref leads to.
+func (s *schema) part(raw json.RawMessage) (json.RawMessage, error) {
+	var path string
+	if json.Unmarshal(raw, &path) != nil || path != "#" && !strings.HasPrefix(path, "#/") {
+		return nil, fmt.Errorf("is %s, and leads to no part of this schema", clip(raw))
+	}
 	part := s.root
 	for n, at := 0, "#"; at != path; n++ {
 		name, _, _ := strings.Cut(path[len(at)+1:], "/")
@@ -273,13 +288,11 @@ func (s *schema) reference(k *keys, raw json.RawMessage, depth int) (node, error
 			s.read[at] = of
 		}
 		if part = of[unescaped(name)]; part == nil {
-			return node{}, k.fault("$ref", "is %.80q, and there is no such part", path)
+			return nil, fmt.Errorf("is %.80q, and there is no such part", path)
 		}
 		at += "/" + name
 	}
-	n, err := s.node(part, path, depth+1)
-	s.rules[s.prefix+path] = n
-	return ref(s.prefix + path), err
+	return part, nil
 }
 
 // steps are the keys of a pointer within a schema, # and then / before each.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/big"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -29,7 +31,7 @@ var errSteps = fmt.Errorf("the value took more than %d steps: the schema repeats
 // known are the keys that a validator holds values to.
 var known = []string{"type", "properties", "required", "additionalProperties", "items", "prefixItems", "minItems",
 	"maxItems", "uniqueItems", "enum", "const", "anyOf", "oneOf", "allOf", "not", "$ref", "pattern", "minLength",
-	"maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minProperties", "maxProperties"}
+	"maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minProperties", "maxProperties", "multipleOf"}
 
 // NewValidator reads a JSON Schema. Unlike Schema, which allows some of a schema's texts, it takes every value that is of
 // the schema, in any order of properties; keys that it does not know are refused, except those that only describe, and
@@ -61,9 +63,17 @@ func (v *Validator) check(s any, at string, depth int) error {
 	for key, x := range m {
 		here, inner := at+"/"+key, map[string]any{}
 		switch key {
-		case "properties", "$defs", "definitions":
+		case "properties", "patternProperties", "$defs", "definitions":
 			if inner, ok = x.(map[string]any); !ok {
 				return fmt.Errorf("%s is no object of schemas", here)
+			}
+			for text := range inner {
+				if key != "patternProperties" {
+					break
+				}
+				if err := v.expr(text, here); err != nil {
+					return err
+				}
 			}
 		case "anyOf", "oneOf", "allOf", "prefixItems":
 			list, ok := x.([]any)
@@ -73,15 +83,13 @@ func (v *Validator) check(s any, at string, depth int) error {
 			for i, y := range list {
 				inner[fmt.Sprint(i)] = y
 			}
-		case "items", "not", "additionalProperties":
+		case "items", "not", "additionalProperties", "propertyNames":
 			inner[""] = x
 		case "pattern":
 			text, _ := x.(string)
-			e, err := regexp.Compile(text)
-			if err != nil {
-				return fmt.Errorf("%s: %w", here, err)
+			if err := v.expr(text, here); err != nil {
+				return err
 			}
-			v.exprs[text] = e
 		case "$ref":
 			if err := v.checkRef(x, here); err != nil {
 				return err
@@ -98,6 +106,23 @@ func (v *Validator) check(s any, at string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// expr reads an expression.
+func (v *Validator) expr(text, here string) error {
+	e, err := regexp.Compile(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", here, err)
+	}
+	v.exprs[text] = e
+	return nil
+}
+
+// multiple reports whether a number is one of another, as their decimal texts are.
+func multiple(x, of float64) bool {
+	a, ok := new(big.Rat).SetString(strconv.FormatFloat(x, 'g', -1, 64))
+	b, too := new(big.Rat).SetString(strconv.FormatFloat(of, 'g', -1, 64))
+	return ok && too && b.Sign() > 0 && a.Quo(a, b).IsInt()
 }
 
 // checkRef refuses a $ref that leads nowhere, or back to itself, and checks what it leads to, which may lie where
@@ -248,7 +273,8 @@ func (v *Validator) sized(m map[string]any, x any) bool {
 	case float64:
 		a, ok := m["exclusiveMinimum"].(float64)
 		b, too := m["exclusiveMaximum"].(float64)
-		return within("minimum", "maximum", x) && (!ok || x > a) && (!too || x < b)
+		of, parts := m["multipleOf"].(float64)
+		return within("minimum", "maximum", x) && (!ok || x > a) && (!too || x < b) && (!parts || multiple(x, of))
 	case string:
 		p, ok := m["pattern"].(string)
 		return within("minLength", "maxLength", float64(utf8.RuneCountInString(x))) && (!ok ||
@@ -293,12 +319,24 @@ func (v *Validator) parts(m map[string]any, x any, depth int) bool {
 			}
 		}
 		of, _ := m["properties"].(map[string]any)
+		patterns, _ := m["patternProperties"].(map[string]any)
 		for name, y := range x { // in no order: all have to be
 			s, ok := of[name]
-			if !ok {
-				s, ok = m["additionalProperties"]
-			}
 			if ok && !v.is(s, y, depth+1) {
+				return false
+			}
+			for text, s := range patterns {
+				if !v.exprs[text].MatchString(name) {
+					continue
+				}
+				if ok = true; !v.is(s, y, depth+1) {
+					return false
+				}
+			}
+			if s, more := m["additionalProperties"]; more && !ok && !v.is(s, y, depth+1) {
+				return false
+			}
+			if s, more := m["propertyNames"]; more && !v.is(s, name, depth+1) {
 				return false
 			}
 		}
