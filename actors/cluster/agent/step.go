@@ -163,19 +163,19 @@ func (a *Agent) attend(e decide.Dial) error {
 		return err
 	}
 	a.step(decide.Heard{Conn: e.Conn, M: m})
-	return a.converse(e.Conn, c, control.Beats+min(time.Duration(m.At), 2*control.Beats))
+	return a.converse(e.Conn, c, min(time.Duration(m.At), 2*control.Beats))
 }
 
 // dialLimit is how long a head may take to answer: one on a lost host never does, and another leads by then.
 const dialLimit = 2 * time.Second
 
-// converse beats so often and hears until the head is silent or gone.
-func (a *Agent) converse(conn int64, c *control.Conn, every time.Duration) error {
+// converse beats, so much later than else, and hears until the head is silent or gone.
+func (a *Agent) converse(conn int64, c *control.Conn, more time.Duration) error {
 	stop := make(chan struct{})
 	defer close(stop)
-	go a.beat(c, every, stop)
+	go a.beat(c, control.Beats+more, stop)
 	for {
-		m, err := c.Listen(control.HeadSilence)
+		m, err := c.Listen(control.HeadSilence + 10*more)
 		if err != nil {
 			return errors.New(control.Why(err))
 		}
@@ -198,7 +198,7 @@ func (a *Agent) beat(c *control.Conn, every time.Duration, stop <-chan struct{})
 			if n%50 == 0 {
 				m.Info = a.info()
 			}
-			if n%600 == 0 && time.Until(a.id.Expiry()) < trust.NodeLife/2 {
+			if n%50 == 1 && time.Until(a.id.Expiry()) < trust.NodeLife/2 {
 				m.Kind = control.Renew
 			}
 			if c.Send(m) != nil {

@@ -18,6 +18,13 @@ type Crowd struct {
 	of      map[string]int // by address without its port
 }
 
+// Limit sets Most while connections come.
+func (c *Crowd) Limit(most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Most = most
+}
+
 // Enter takes a connection in; dropped is the one that has to go for it, nil for none. It is not closed here.
 func (c *Crowd) Enter(conn net.Conn) (dropped net.Conn) {
 	c.mu.Lock()

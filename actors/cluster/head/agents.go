@@ -45,6 +45,7 @@ func (h *Head) attend(w http.ResponseWriter, r *http.Request) {
 	}
 	done := make(chan struct{})
 	go l.write(done)
+	l.more = control.More(h.members())
 	err = h.listen(who.Name, conn, l, leaf)
 	close(done)
 	_, silent := err.(control.Silent)
@@ -133,7 +134,7 @@ func (l *link) take() []control.Message {
 
 // listen hears an agent until it is silent or gone.
 func (h *Head) listen(host string, conn int64, l *link, leaf *x509.Certificate) error {
-	var hush decide.Hush
+	hush := decide.Hush{More: l.more}
 	quiet, told := false, false
 	for last := time.Now(); ; {
 		m, err := l.c.Hear(func(q control.Quiet) error {

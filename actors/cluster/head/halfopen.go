@@ -13,8 +13,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// halfOpenMost is how many connections may be without a request at a time, or a quarter of the files that
-// the head may open, if that is less (edge.Crowd).
+// halfOpenMost is how many connections may be without a request at a time, or as many as there are hosts, or a quarter of
+// the files that the head may open, if that is less (edge.Crowd).
 const halfOpenMost = 256
 
 // The store ends the head if it cannot open a file. So connections leave it filesKept of those that the head
@@ -73,11 +73,21 @@ func (c *counted) Close() error {
 // halfOpen keeps those who open connections and say nothing from filling the head's memory and file descriptors.
 type halfOpen struct {
 	log     func(format string, args ...any)
+	files   int64 // that the head may open, 0 for any number
 	opening edge.Crowd
 
 	mu      sync.Mutex
 	refused int64
 	logged  time.Time
+}
+
+// room makes room for so many hosts, which may all come at once.
+func (o *halfOpen) room(hosts int) {
+	most := max(halfOpenMost, hosts)
+	if o.files > 0 {
+		most = min(most, int(o.files/4))
+	}
+	o.opening.Limit(most)
 }
 
 // state is http.Server's ConnState. What it drops is closed behind it, since closing calls it again.

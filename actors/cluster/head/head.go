@@ -95,8 +95,9 @@ type Head struct {
 
 // link is a connection with an agent.
 type link struct {
-	c  *control.Conn
-	mu sync.Mutex
+	c    *control.Conn
+	more time.Duration // between beats, since there are so many hosts
+	mu   sync.Mutex
 	// what waits to be sent: a list that grows, since room for thousands of messages at each of a thousand
 	// agents would be most of a head's memory
 	queue []control.Message
@@ -287,7 +288,20 @@ func (h *Head) restore() error {
 		h.outputs[j.ID] = &written{size: size}
 	}
 	h.stepLocked(decide.Measured{Links: knownLinks(h.o.Dir)})
-	return h.enroll(enrolled)
+	if err := h.enroll(enrolled); err != nil {
+		return err
+	}
+	if h.halfOpen != nil { // all may come back at once
+		h.halfOpen.room(m.Members())
+	}
+	return nil
+}
+
+// members is how many hosts the cluster has.
+func (h *Head) members() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.m.Members()
 }
 
 // allow lets through whoever's certificate has one of these roles.

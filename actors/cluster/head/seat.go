@@ -110,11 +110,9 @@ func Run(ctx context.Context, o Options) error {
 	if err := EnoughFiles(files); err != nil {
 		return err
 	}
-	s.halfOpen.log, s.halfOpen.opening.Most = o.logf, halfOpenMost
+	s.halfOpen.log, s.halfOpen.files = o.logf, files
+	s.halfOpen.room(0)
 	s.knocks.log, s.knocks.now = o.logf, time.Now
-	if files > 0 {
-		s.halfOpen.opening.Most = int(min(halfOpenMost, files/4))
-	}
 	if err := s.load(); err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package cluster_test
 import (
 	"context"
 	"crypto/ecdsa"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -25,6 +27,12 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
+	"github.com/lfactor/lfactor/topology/machine"
+)
+
+var (
+	stubCount = flag.Int("agents", 1000, "how many agents TestThousandAgents has")
+	stubWait  = flag.Duration("within", time.Minute, "how long they may take to come")
 )
 
 // stub is an agent that joins, beats and listens, and does nothing else.
@@ -73,7 +81,7 @@ func (s *stub) attend(ctx context.Context, addr string) error {
 		}
 	}()
 	for {
-		if _, err := c.Listen(control.HeadSilence); err != nil {
+		if _, err := c.Listen(control.HeadSilence + 10*time.Duration(m.At)); err != nil {
 			return err
 		}
 		s.heard.Add(1)
@@ -150,28 +158,16 @@ func enrolled(t *testing.T, agents int) (headDir string, admin *trust.Identity, 
 	return headDir, admin, stubs
 }
 
-// TestThousandAgents: a head of its own process takes a thousand agents in within a minute and 300 MB, and knows
-// within three seconds that one is gone. The agents are stubs in this process: they share its processors with
+// TestThousandAgents: a head of its own process takes a thousand agents in within a minute and 300 MB (5,000 with -agents
+// 5000, and 1.1 GB), knows within three seconds that one is gone, and when it is killed the next one has all of them back
+// and calls none lost. The agents are stubs in this process: they share its processors with
 // the head, which a thousand hosts would not.
 func TestThousandAgents(t *testing.T) {
 	longOnly(t, "a thousand agents on one machine: decide's TestManyHosts has as many without connections")
-	const agents = 1000
+	agents := *stubCount
 	headDir, admin, stubs := enrolled(t, agents)
 	addr := storetest.Address(t)
-	cmd := exec.Command(clitest.BuiltHead(t), "cluster", "head", "--dir", headDir, "--listen", addr)
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") })
-	cmd.Stderr = os.Stderr
-	require.NoError(t, cmd.Start())
-	defer func() {
-		require.NoError(t, cmd.Process.Kill())
-		_ = cmd.Wait() // it was killed
-	}()
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join(headDir,
-			control.UpFile))
-		return err == nil
-	},
-		2*time.Minute, 50*time.Millisecond)
+	cmd := headOf(t, headDir, addr)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	began := time.Now()
@@ -191,18 +187,19 @@ func TestThousandAgents(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return ready() == agents }, time.Minute, 200*time.Millisecond)
+	all := func() bool { return ready() == agents }
+	require.Eventually(t, all, *stubWait, time.Second)
 	took := time.Since(began)
-	require.Less(t, took, time.Minute)
 	close(stubs[500].gone)
-	lost := time.Now()
-	require.Eventually(t, func() bool { return ready() == agents-1 }, 20*time.Second, 50*time.Millisecond)
-	known := time.Since(lost)
+	left := time.Now()
+	require.Eventually(t, func() bool { return ready() == agents-1 }, *stubWait, 50*time.Millisecond)
+	known := time.Since(left)
 	// while all come at once more is on its way, as the peak says
+	most := 200e3*int64(agents) + 100e6
 	memory, peak := int64(0), resident(t, cmd.Process.Pid, "VmHWM:")
 	require.Eventually(t, func() bool {
 		memory = resident(t, cmd.Process.Pid, "VmRSS:")
-		return memory < 300e6
+		return memory < most
 	}, 30*time.Second, 100*time.Millisecond)
 	heard, again := int64(0), int64(0)
 	for _, s := range stubs {
@@ -211,5 +208,50 @@ func TestThousandAgents(t *testing.T) {
 	t.Logf("%d messages of the head, %d connections made again", heard, again)
 	t.Logf("%d agents ready after %v; the head has %d MB, %d at most; a lost one is known after %v", agents,
 		took.Round(time.Millisecond), int(memory/1e6), int(peak/1e6), known.Round(time.Millisecond))
-	require.Less(t, known, 3*time.Second)
+	if agents == 1000 && *stubWait == time.Minute {
+		require.Less(t, known, 3*time.Second)
+	}
+	stubs[500].gone = make(chan struct{})
+	go stubs[500].live(ctx, addr)
+	require.Eventually(t, all, *stubWait, time.Second)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+	killed := time.Now()
+	headOf(t, headDir, addr)
+	require.Eventually(t, all, *stubWait, time.Second)
+	t.Logf("a new head has all %d back after %v", agents, time.Since(killed).Round(time.Millisecond))
+	require.Zero(t, lostSince(t, client, killed), "no host is called lost that comes back")
+}
+
+// lostSince counts the hosts that were called lost since a moment.
+func lostSince(t *testing.T, client *control.Client, from time.Time) (lost int) {
+	t.Helper()
+	body, err := client.Open(t.Context(), http.MethodGet, "/v1/events?follow=0", nil)
+	require.NoError(t, err)
+	defer body.Close()
+	for d := json.NewDecoder(body); d.More(); {
+		var e head.Event
+		require.NoError(t, d.Decode(&e))
+		if e.Time.After(from) && (e.Kind == "lost" || e.Kind == "absent") {
+			lost++
+		}
+	}
+	return lost
+}
+
+// headOf starts a head in a process of its own, and waits until it is up.
+func headOf(t *testing.T, dir, addr string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(clitest.BuiltHead(t), "cluster", "head", "--dir", dir, "--listen", addr)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") })
+	cmd.Stderr = os.Stderr
+	_ = os.Remove(filepath.Join(dir, control.UpFile)) // of the one before
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have been
+		_ = cmd.Wait()         // a second time where it was
+	})
+	require.Eventually(t, func() bool { return machine.Exists(filepath.Join(dir, control.UpFile)) }, 2*time.Minute,
+		50*time.Millisecond)
+	return cmd
 }

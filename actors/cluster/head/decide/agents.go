@@ -23,6 +23,7 @@ type agent struct {
 	Member
 	info  control.Info
 	told  bool  // it was told on this connection which hosts there are
+	kept  bool  // it was told the directories of jobs only, since it has no process
 	conn  int64 // 0 while it is away
 	quiet bool  // it is connected and suspect, since it says nothing
 	since time.Time
@@ -46,6 +47,7 @@ type Member struct {
 const (
 	grace     = 400 * time.Millisecond
 	returning = 3 * time.Second
+	notBack   = "it did not come back to the new head"
 )
 
 // heard reports whether an agent is connected and says something.
@@ -89,8 +91,21 @@ func (h *Head) to(host string, m control.Message) bool { return h.order(h.agents
 
 // lose starts the time after which a host that is away is lost.
 func (h *Head) lose(a *agent, after time.Duration, why string) {
+	h.found(a)
 	a.lost, a.why = h.timer(), why
+	h.losing[a.lost] = a.Name
 	h.say(Wake{a.lost, after})
+}
+
+// found ends that time.
+func (h *Head) found(a *agent) {
+	delete(h.losing, a.lost)
+	a.lost = 0
+}
+
+// coming reports whether hosts still come back to a new head, of which thousands take their time: none is lost meanwhile.
+func (h *Head) coming() bool {
+	return h.now.Sub(h.joined) < time.Second && h.now.Sub(h.began) < returning+time.Duration(len(h.agents))*10*time.Millisecond
 }
 
 // Connect says that an agent says hello on a new connection. It is answered: with an error it is not let in.
@@ -126,7 +141,8 @@ func (in Connect) apply(h *Head) {
 	back := a.info.Pid == info.Pid && info.Pid != 0
 	was := a.Member
 	a.info, a.conn, a.since, a.Serial, a.Met = *info, in.Conn, h.now, in.Serial, true
-	a.quiet, a.told, a.lost, a.why = false, false, 0, ""
+	a.quiet, a.told, a.kept, a.why, h.joined = false, false, false, "", h.now
+	h.found(a)
 	delete(h.refused, a.Name)
 	a.skew = h.skewOf(info)
 	if a.Leaving && !back {
@@ -268,8 +284,12 @@ func (in Gone) apply(h *Head) {
 
 // gone declares a host lost whose time is up, and with it its processes.
 func (h *Head) gone(a *agent) {
-	a.lost = 0
+	h.found(a)
 	if a.conn != 0 || h.ending {
+		return
+	}
+	if a.why == notBack && h.coming() {
+		h.lose(a, time.Second, notBack)
 		return
 	}
 	lost := Event{Kind: "lost", Host: a.Name, Text: fmt.Sprintf("host %s is lost: %s", a.Name, a.why)}
@@ -293,74 +313,23 @@ func (h *Head) lostWith(host, text string) {
 	}
 }
 
-// tellSoon is tellHosts; of many agents that come one after the other it tells all at once, after a time that grows with
-// those that are to hear it: what it takes then grows with their number and not with its square.
-func (h *Head) tellSoon() {
-	switch n := h.Connected(); {
-	case n < 100:
-		h.tellHosts()
-	case h.telling == 0:
-		h.telling = h.timer()
-		h.say(Wake{h.telling, time.Duration(n) * time.Millisecond / 10})
-	}
-}
-
-// tellHosts tells all agents which hosts are connected, and the directories of jobs that are not over: one
-// that was told before hears what has changed.
-func (h *Head) tellHosts() {
-	all := h.inOrder()
-	now, change := map[string]string{}, control.Message{Kind: control.Change, Hosts: map[string]string{}}
-	for _, a := range all {
-		if !a.heard() {
-			continue
-		}
-		now[a.Name] = a.info.Probe
-		if was, ok := h.told[a.Name]; !ok || was != a.info.Probe {
-			change.Hosts[a.Name] = a.info.Probe
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(h.told)) {
-		if _, ok := now[name]; !ok {
-			change.Gone = append(change.Gone, name)
-		}
-	}
-	for _, j := range h.sorted() {
-		for _, d := range j.Spec.Keep {
-			if j.State == Ended {
-				break
-			}
-			if change.Dirs = append(change.Dirs, d); j.Spec.Governed() {
-				change.Users = append(append(change.Users, make([]string, len(change.Dirs)-1-len(change.Users))...), j.Spec.User)
-			}
-		}
-	}
-	same := len(change.Hosts)+len(change.Gone) == 0 && slices.Equal(change.Dirs, h.dirs) &&
-		slices.Equal(change.Users, h.owners)
-	h.told, h.dirs, h.owners = now, change.Dirs, change.Users
-	for _, a := range all {
-		switch {
-		case !a.told:
-			a.told = h.order(a, control.Message{Kind: control.Hosts, Hosts: now, Dirs: change.Dirs, Users: change.Users})
-		case !same:
-			h.order(a, change)
-		}
-	}
-}
-
 // Hush judges an agent that says nothing: on a machine with more work than processors, by how long it was
 // silent before and came back.
-type Hush struct{ Gap time.Duration }
+type Hush struct {
+	Gap  time.Duration
+	More time.Duration // that it waits longer between its beats, since there are so many: see control.More
+}
 
 // Limit is how long an agent may be silent and is not suspect.
 func (u Hush) Limit() time.Duration {
-	return min(control.HeadSilence, max(control.Silence, 3*u.Gap))
+	return min(control.HeadSilence+10*u.More, max(control.Silence+2*u.More, 3*u.Gap))
 }
 
 // Judge says whether an agent is suspect, and whether it is lost. A host that acknowledges nothing is lost
 // when the grace has passed too. One that does is there, and its agent is stopped or waits for a processor:
 // it may take until control.Stopped, since its processes go on and their leader hears them by itself.
 func (u Hush) Judge(q control.Quiet) (suspect bool, err error) {
-	if q.Dead >= u.Limit()+grace || q.For >= control.Stopped {
+	if q.Dead >= u.Limit()+grace || q.For >= control.Stopped+10*u.More {
 		err = control.Silent(q.For)
 	}
 	return q.For >= u.Limit(), err

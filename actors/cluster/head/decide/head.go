@@ -48,6 +48,9 @@ type Head struct {
 	timers  int64             // that were started
 	retry   int64             // timer for a commit that has failed
 	telling int64             // timer for telling of hosts that have come, 0 for none
+	losing  map[int64]string  // hosts that are away, by the timers after which they are lost
+	began   time.Time         // its term
+	joined  time.Time         // the last agent that has connected
 	due     bool              // jobs that wait may have room now
 	ending  bool
 	aside   []aside // what was not read
@@ -78,7 +81,7 @@ type Lister interface {
 // not within the grace are lost, as their processes are: Begin starts these timers. The result says
 // whether the first members have been taken already.
 func Load(o Options, from Lister) (h *Head, enrolled bool, err error) {
-	h = &Head{o: o, agents: map[string]*agent{}, jobs: map[string]*Job{}, tokens: map[string]Ticket{},
+	h = &Head{o: o, agents: map[string]*agent{}, losing: map[int64]string{}, jobs: map[string]*Job{}, tokens: map[string]Ticket{},
 		refused: map[string]string{}, users: map[string]User{}, removed: map[string]time.Time{}, epoch: o.Term}
 	read := func(prefix string, see func(key string, value []byte) error) {
 		if err != nil {
@@ -217,11 +220,8 @@ func (in Elapsed) apply(h *Head) {
 		h.tellHosts()
 		return
 	}
-	for _, a := range h.inOrder() {
-		if a.lost == in.Timer {
-			h.gone(a)
-			return
-		}
+	if a := h.agents[h.losing[in.Timer]]; a != nil && a.lost == in.Timer {
+		h.gone(a)
 	}
 }
 
@@ -247,13 +247,14 @@ type Begin struct{ Text string }
 // apply begins a term of leading. No agent is connected yet, and each gets time to come before its
 // processes count as lost.
 func (in Begin) apply(h *Head) {
+	h.began = h.now
 	h.setAside()
 	h.settleRemoved()
 	h.event(Event{Kind: "head", Text: in.Text})
 	h.say(h.revocations())
 	for _, a := range h.inOrder() {
 		a.since = h.now
-		h.lose(a, returning, "it did not come back to the new head")
+		h.lose(a, returning, notBack)
 		h.say(Revive{a.Name})
 	}
 	h.due = true

@@ -51,9 +51,9 @@ func TestForgiven(t *testing.T) {
 // acknowledges nothing, and after three seconds if it does.
 func TestHush(t *testing.T) {
 	require.Equal(t, 400*time.Millisecond, Hush{}.Limit())
-	require.Equal(t, 400*time.Millisecond, Hush{120 * time.Millisecond}.Limit())
-	require.Equal(t, 600*time.Millisecond, Hush{200 * time.Millisecond}.Limit())
-	require.Equal(t, time.Second, Hush{900 * time.Millisecond}.Limit())
+	require.Equal(t, 400*time.Millisecond, Hush{Gap: 120 * time.Millisecond}.Limit())
+	require.Equal(t, 600*time.Millisecond, Hush{Gap: 200 * time.Millisecond}.Limit())
+	require.Equal(t, time.Second, Hush{Gap: 900 * time.Millisecond}.Limit())
 	for _, x := range []struct {
 		silent, dead, gap int // milliseconds
 		suspect, lost     bool
@@ -70,7 +70,7 @@ func TestHush(t *testing.T) {
 		{3000, 50, 0, true, true},
 	} {
 		ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
-		suspect, err := Hush{ms(x.gap)}.Judge(control.Quiet{For: ms(x.silent), Dead: ms(x.dead)})
+		suspect, err := Hush{Gap: ms(x.gap)}.Judge(control.Quiet{For: ms(x.silent), Dead: ms(x.dead)})
 		require.Equal(t, x.suspect, suspect, x)
 		require.Equal(t, x.lost, err != nil, x)
 	}

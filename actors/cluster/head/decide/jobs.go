@@ -317,6 +317,9 @@ func (h *Head) launch(j *Job, n int, env []string) {
 	if n == 0 && j.Leaders > 0 {
 		m.Code, m.Procs = j.Leaders, j.others()
 	}
+	if len(h.agents) >= few {
+		h.tellHost(h.agents[host])
+	}
 	h.to(host, m)
 }
 

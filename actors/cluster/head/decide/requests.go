@@ -201,6 +201,9 @@ func (h *Head) Connected() (n int) {
 	return n
 }
 
+// Members is how many hosts there are to be.
+func (h *Head) Members() int { return len(h.agents) }
+
 // Events are those behind a number.
 func (h *Head) Events(after int) []Event {
 	i, _ := slices.BinarySearchFunc(h.events, after+1, func(e Event, n int) int { return e.N - n })
