@@ -242,7 +242,7 @@ func (l *loader) flag(name string, values []string) bool {
 	case strings.HasPrefix(name, "wandb-"):
 		return true
 	default:
-		try := elsewhereFlags[name]
+		try := megatron.ElsewhereFlags[name]
 		if try == "" {
 			try = source.DidYouMean(name, knownFlags())
 		}
@@ -281,35 +281,6 @@ func (l *loader) sharding() {
 	l.c.given["plan.zero"] = slices.DeleteFunc(given, func(s setting) bool {
 		return s.origin.Text == "--use-distributed-optimizer" && s.node.Value == "1"
 	})
-}
-
-// elsewhereFlags are flags of other trainers, with what to give here.
-var elsewhereFlags = map[string]string{
-	"batch-size":                  "give --global-batch-size, of all devices together, and --micro-batch-size, of one",
-	"per-device-train-batch-size": "give --micro-batch-size, and --global-batch-size of all devices together",
-	"train-batch-size":            "give --global-batch-size, of all devices together, and --micro-batch-size, of one",
-	"gradient-accumulation-steps": "give --global-batch-size: its part that --micro-batch-size does not hold is added up",
-	"learning-rate":               "give --lr, or optimizer.lr=…",
-	"max-steps":                   "give --train-iters, or train.steps=…",
-	"epochs":                      "give --num-train-epochs, or train.epochs=…",
-	"num-epochs":                  "give --num-train-epochs, or train.epochs=…",
-	"resume":                      "leave it out: the same command goes on from the newest step in checkpoint.dir",
-	"resume-from-checkpoint":      "leave it out: the same command goes on from the newest step in checkpoint.dir; checkpoint.load begins from another's",
-	"config":                      "name the file alone: lfactor train FILE",
-	"config-path":                 "name the file alone: lfactor train FILE",
-	"model":                       "set model.path=DIR, or model.name=FAMILY/SIZE",
-	"model-name-or-path":          "set model.path=DIR, or model.name=FAMILY/SIZE",
-	"dataset":                     "set data.paths=[…]",
-	"dataset-name":                "set data.paths=[…]",
-	"output-dir":                  "set checkpoint.dir=…, and log.dir=… for logs",
-	"max-length":                  "give --seq-length, or data.seq_len=…",
-	"max-seq-length":              "give --seq-length, or data.seq_len=…",
-	"save-steps":                  "give --save-interval, or checkpoint.interval=…",
-	"eval-steps":                  "give --eval-interval, or train.eval_interval=…",
-	"logging-steps":               "give --log-interval, or train.log_interval=…",
-	"warmup-ratio":                "give --lr-warmup-fraction, or schedule.warmup_fraction=…",
-	"lora-r":                      "set lora.rank=…",
-	"num-gpus":                    "set plan.dp, plan.pp and plan.tp: their product is the number of devices; `lfactor plan` finds them",
 }
 
 // samplesFlag reads how many samples a run learns, of which Megatron makes as many steps as they fill.

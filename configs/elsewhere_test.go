@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"github.com/lfactor/lfactor/configs/megatron"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,7 @@ func TestElsewhereFlags(t *testing.T) {
 	_, err := Load(Request{Args: []string{"--model.name=x", "--learning_rate", "3"}})
 	require.ErrorContains(t, err, "give --lr, or optimizer.lr=")
 	flags, named := knownFlags(), 0
-	for flag, try := range elsewhereFlags {
+	for flag, try := range megatron.ElsewhereFlags {
 		require.False(t, slices.Contains(flags, flag), flag)
 		for _, word := range strings.FieldsFunc(try, func(r rune) bool { return strings.ContainsRune(" ,;:=…[]()", r) }) {
 			if name, ok := strings.CutPrefix(word, "--"); ok {

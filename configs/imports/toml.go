@@ -7,7 +7,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// readTOML reads a file's keys under dotted names. What is no TOML is an error with its line.
+// readTOML reads a file. What is no TOML is an error with its line.
 func readTOML(text []byte) (map[string]any, error) {
 	var tree map[string]any
 	if err := toml.Unmarshal(text, &tree); err != nil {
@@ -18,15 +18,13 @@ func readTOML(text []byte) (map[string]any, error) {
 		}
 		return nil, err
 	}
-	out := map[string]any{}
-	flatten(out, "", tree)
-	return out, nil
+	return tree, nil
 }
 
 // flatten puts a table's keys into out behind a prefix, those of its tables with a dot.
 func flatten(out map[string]any, prefix string, table map[string]any) {
 	for key, v := range table {
-		if below, ok := v.(map[string]any); ok {
+		if below, ok := v.(map[string]any); ok && len(below) > 0 {
 			flatten(out, prefix+key+".", below)
 		} else {
 			out[prefix+key] = v

@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	_ "embed"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -23,106 +24,31 @@ type loongRule struct {
 	late   bool     // it is taken with others, when all are known
 }
 
-// loongRules are all arguments of LoongForge's converter, by their names with hyphens.
-var loongRules = map[string]loongRule{
-	"load-platform":                        {late: true},
-	"save-platform":                        {late: true},
-	"load-ckpt-path":                       {late: true},
-	"save-ckpt-path":                       {late: true},
-	"checkpoint-format":                    {late: true},
-	"safetensors":                          {late: true, bare: true},
-	"expert-tensor-parallel-size":          {late: true},
-	"pad-vocab-size-to":                    {late: true},
-	"add-embedding-padding":                {late: true},
-	"hf-official-config-file":              {late: true},
-	"tensor-model-parallel-size":           {flag: "tp"},
-	"pipeline-model-parallel-size":         {flag: "pp"},
-	"num-virtual-stages-per-pipeline-rank": {flag: "vp"},
-	"expert-parallel-size":                 {flag: "ep"},
-	"make-vocab-size-divisible-by":         {flag: "vocab-divisible"},
-	"torch-dtype":                          {flag: "dtype"},
-	"hf-dequantize-dtype":                  {flag: "dtype"},
-	"no-load-optim":                        {flag: "no-optimizer", bare: true},
-	"no-save-optim":                        {flag: "no-optimizer", bare: true},
-	"convert-to-fp8":                       {flag: "quantize=fp8", bare: true},
+//go:embed loong.txt
+var loongText string
 
-	"quant-method": {fine: []string{"pt"},
-		reason: "scales are float32, of the greatest magnitude of a block, as pt makes them"},
-	"amax-epsilon": {fine: []string{"0", "0.0"},
-		reason: "a block of zeros has scale 1 here, and no other number is added"},
-	"fp8-quant-transfer-type": {fine: []string{"float32"},
-		reason: "blocks are rounded from float32"},
-	"force-pow-2-scales": {bare: true,
-		reason: "scales that are powers of two are not written"},
-	"fp8-force-no-requant": {bare: true,
-		reason: "blocks of a file in FP8 are numbers in between, and are rounded anew"},
-	"pretrain-as-fp8": {bare: true,
-		reason: "weights of a training are kept in its precision"},
-	"megatron-path": {fine: []string{"*"}, reason: "no Megatron is needed"},
-	"config-file": {fine: []string{"*"},
-		reason: "the model is that of config.json of the Hugging Face side"},
-	"convert-file": {fine: []string{"*"},
-		reason: "names are those of the model's family; one that has none ends the conversion"},
-	"adapter-convert-file": {fine: []string{"*"},
-		reason: "projectors go with the whole model"},
-	"vision-patch-convert-file": {fine: []string{"*"},
-		reason: "what sees goes with the whole model"},
-	"hf-dequantize-int4": {bare: true, fine: []string{""},
-		reason: "numbers of few bits are always unpacked"},
-	"hf-dequantize-mxfp4": {bare: true, fine: []string{""},
-		reason: "numbers of few bits are always unpacked"},
-	"distributed-convert": {bare: true, fine: []string{""},
-		reason: "one process writes several parts at a time"},
-	"max-workers": {fine: []string{"*"},
-		reason: "one process writes several parts at a time"},
-	"resume-convert": {bare: true, fine: []string{""},
-		reason: "a conversion that was interrupted always goes on"},
-	"cache-path": {fine: []string{"*"},
-		reason: "nothing but the destination and its journal is written"},
-	"hf-checkpoint-device": {fine: []string{"cpu"},
-		reason: "weights are read from files, a few rows at a time"},
-	"data-parallel-size": {fine: []string{"*"},
-		reason: "weights are the same on all replicas"},
-	"vocab-size":  {fine: []string{"*"}, reason: "config.json says it"},
-	"num-experts": {fine: []string{"*"}, reason: "config.json says it"},
-	"transformer-impl": {fine: []string{"*"},
-		reason: "names of both are read; files of ranks are written with Transformer Engine's"},
-	"no-te": {bare: true, fine: []string{""},
-		reason: "names of both are read; files of ranks are written with Transformer Engine's"},
-	"vit-in-first-virtual-stage-only": {bare: true, fine: []string{""},
-		reason: "that is where it is written"},
-	"moe-grouped-gemm": {bare: true,
-		reason: "files of ranks are written expert by expert; both are read"},
-	"mtp-num-layers": {fine: []string{"0"},
-		reason: "layers for further tokens have no names here"},
-	"encoder-tensor-model-parallel-size": {fine: []string{"1"},
-		reason: "what sees is whole on every rank"},
-	"enable-full-hetero-dp": {bare: true,
-		reason: "what sees is written to the first stage alone"},
-	"load-lora-ckpt-path": {reason: "adapters are read in PEFT's form: --merge"},
-	"lora-alpha":          {reason: "adapters are read in PEFT's form, which says it"},
-	"lora-dim":            {reason: "adapters are read in PEFT's form, which says it"},
-	"vpp-scheduler":       {reason: "virtual stages are written in Megatron's order alone"},
-	"custom-pipeline-layers": {reason: "stages are written with as many layers each; any " +
-		"are read"},
-	"pipeline-model-parallel-layout": {reason: "stages are written with as many layers each; any " +
-		"are read"},
-	"decoder-first-pipeline-num-layers": {reason: "stages are written with as many layers each; any " +
-		"are read"},
-	"decoder-last-pipeline-num-layers": {reason: "stages are written with as many layers each; any " +
-		"are read"},
-	"num-layers-per-virtual-pipeline-stage": {reason: "say num-virtual-stages-per-pipeline-rank"},
-	"hf-quant-config-file":                  {reason: "config.json says how weights are kept in few bits"},
-	"hf-pack-quantized-from-config": {reason: "weights are rounded to INT4 by ckpt convert " +
-		"--quantize int4"},
-	"hf-pack-quantized-target-regex": {reason: "linear layers are rounded, as ckpt convert " +
-		"--quantize says"},
-	"layer-for-test":            {reason: "parts of a model are not written"},
-	"num-experts-for-test":      {reason: "parts of a model are not written"},
-	"sub-num-layers-for-save":   {reason: "parts of a model are not written"},
-	"save-sub-checkpoint-by-pp": {bare: true, reason: "parts of a model are not written"},
-	"sub-file-tag":              {reason: "parts of a model are not written"},
-}
+// loongRules are all arguments of LoongForge's converter, by their names with hyphens.
+var loongRules = func() map[string]loongRule {
+	out, r := map[string]loongRule{}, loongRule{}
+	for line := range strings.Lines(loongText) {
+		if line[0] == '\t' {
+			for _, name := range strings.Fields(line) {
+				out[name] = r
+			}
+			continue
+		}
+		rest, bare := strings.CutPrefix(strings.TrimSpace(line), "bare ")
+		verb, rest, _ := strings.Cut(rest, " ")
+		switch r = (loongRule{bare: bare, late: verb == "late", reason: rest}); verb {
+		case "flag":
+			r.flag, r.reason = rest, ""
+		case "fine":
+			values, why, _ := strings.Cut(rest, " ")
+			r.fine, r.reason = strings.Split(strings.Trim(values, `"`), ","), why
+		}
+	}
+	return out
+}()
 
 // loongCommand takes the arguments of LoongForge's tools/convert_checkpoint.
 func loongCommand() *cobra.Command {

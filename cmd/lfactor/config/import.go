@@ -24,23 +24,37 @@ type imported struct {
 func importCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Make a run file of a configuration of LLaMA-Factory, Axolotl or torchtitan",
-		Long: "FILE is the other tool's YAML, or torchtitan's TOML. The run file goes to stdout, or with --out to a file; what is not " +
+		Short: "Make a run file of a configuration of LLaMA-Factory, Axolotl, TRL or torchtitan",
+		Long: "FILE is the other tool's YAML, or torchtitan's TOML, or what the script of --dumper writes of a function of its registry. The run file goes to stdout, or with --out to a file; what is not " +
 			"taken over, and why, is said\non stderr and stands in comments above it. LoongForge's files and Megatron-LM's flags need no " +
 			"import: `lfactor train` reads them.",
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.MaximumNArgs(1),
 		Example: "  lfactor config import examples/train_lora/llama3_lora_sft.yaml --devices 4 --out run.yaml",
 	}
 	from := c.Flags().
 		String("from", "", "the tool, where its keys do not tell: "+strings.Join(imports.Tools(), ", "))
 	devices := c.Flags().
 		Int("devices", 1, "devices that the other tool would be started on: batches and replicas follow from them")
+	dumper := c.Flags().
+		Bool("dumper", false, "print the script in Python that writes a configuration of torchtitan's registry as JSON, with how to run it")
 	out := c.Flags().String("out", "", "file for the run file; one that is there is not overwritten")
 	_ = c.RegisterFlagCompletionFunc(
 		"from",
 		cobra.FixedCompletions(imports.Tools(), cobra.ShellCompDirectiveNoFileComp),
 	) // the flag is there
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if *dumper {
+			_, err := fmt.Fprint(c.OutOrStdout(), imports.Dumper())
+			return err
+		}
+		if len(args) == 0 {
+			return exit.Usagef("config import wants a file")
+		}
+		if strings.Contains(args[0], ":") {
+			if _, err := os.Stat(args[0]); err != nil {
+				return exit.Usagef("%s is no file; a function of torchtitan's registry is written as one by the script of lfactor config import --dumper", args[0])
+			}
+		}
 		if *devices < 1 {
 			return exit.Usagef("--devices %d: want at least 1", *devices)
 		}
