@@ -24,7 +24,8 @@ const RecordName = "run.json"
 
 // Record is that file.
 type Record struct {
-	ID      string    `json:"id"` // of the run, in its checkpoints too
+	Form    int       `json:"form"` // of this file
+	ID      string    `json:"id"`   // of the run, in its checkpoints too
 	Name    string    `json:"name,omitempty"`
 	Started time.Time `json:"started"`
 	Status  string    `json:"status"`           // Running, Finished, Stopped or Failed
@@ -42,11 +43,16 @@ const (
 	Failed   = "failed"
 )
 
-// ReadRecord reads the record of a run directory; it is zero where there is none.
+// ReadRecord reads the record of a run directory; it is zero where there is none. Of one that a later program has
+// written the name, the beginning and a reason are read.
 func ReadRecord(dir string) (r Record) {
 	b, err := os.ReadFile(filepath.Join(dir, RecordName))
 	if err != nil || json.Unmarshal(b, &r) != nil {
 		return Record{}
+	}
+	if r.Form > recordForm {
+		r = Record{ID: r.ID, Name: r.Name, Started: r.Started, Files: r.Files, Status: "unknown",
+			Reason: fmt.Sprintf("%s has form %d, of a later lfactor; this one reads up to %d", RecordName, r.Form, recordForm)}
 	}
 	return r
 }
@@ -56,7 +62,7 @@ const runSection = "run"
 
 // records are the names, or patterns of them, of what a run writes in log.dir about itself. What is kept to be used
 // again, such as latents and the answers of a reference, is no run's own.
-var records = []string{"run.yaml", RecordName, "log.jsonl", "metrics.jsonl", EdgesName, "edges-*.json", "edges", "loss.svg",
+var records = []string{"run.yaml", RecordName, MarksName, "log.jsonl", "metrics.jsonl", EdgesName, "edges-*.json", "edges", "loss.svg",
 	"quarantine.jsonl", LedgerName, record.ChainName, record.TraceName, rollout.FileName, "tensorboard", "experts.svg", "routing", "tensors",
 	"tables", "report.html", "profile.*"}
 
@@ -118,7 +124,7 @@ func (r *Run) firstDay() {
 
 // tell writes the record.
 func (r *Run) tell(status, reason string) error {
-	r.record.Status, r.record.Reason, r.record.Ended = status, reason, time.Time{}
+	r.record.Form, r.record.Status, r.record.Reason, r.record.Ended = recordForm, status, reason, time.Time{}
 	if status != Running {
 		r.record.Ended = time.Now().UTC()
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/plan"
 	"github.com/lfactor/lfactor/cmd/lfactor/reference"
 	"github.com/lfactor/lfactor/cmd/lfactor/replay"
+	"github.com/lfactor/lfactor/cmd/lfactor/runs"
 	"github.com/lfactor/lfactor/cmd/lfactor/sample"
 	"github.com/lfactor/lfactor/cmd/lfactor/serve"
 	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
@@ -49,7 +50,7 @@ func root() *cobra.Command {
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
 	c.AddCommand(audit.Command(), bench.Command(), calibrate.Command(), ckpt.Command(), cluster.Command(), compare.Command(),
 		config.Command(), data.Command(), demo.Command(), doctor.Command(), edges.Command(), eval.Command(),
-		hub.Command(), newrun.Command(), plan.Command(), reference.Command(), replay.Command(), sample.Command(),
+		hub.Command(), newrun.Command(), plan.Command(), reference.Command(), replay.Command(), runs.Command(), sample.Command(),
 		serve.Command(), simverb.Command(), tables.Command(), train.Command(), train.Stages(), ui.Command(),
 		version.Command(), why.Command())
 	c.AddCommand(jobs.Commands()...)

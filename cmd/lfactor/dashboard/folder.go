@@ -195,6 +195,8 @@ type summary struct {
 	Updated float64 `json:"updated"` // seconds since 1970, of the newest step
 	Wrong   string  `json:"wrong,omitempty"`
 	Draws   bool    `json:"draws,omitempty"` // it has a log of answers
+
+	Marks run.Marks `json:"marks"` // in place of Name, a name of users'
 }
 
 func (f *folder) summary(id int) summary {
@@ -203,6 +205,10 @@ func (f *folder) summary(id int) summary {
 	defer f.mu.Unlock()
 	s := summary{ID: id, Name: f.name, Dir: f.dir, Running: running, Sim: f.simulated()}
 	s.State, s.Why = state(f.dir, running)
+	var err error
+	if s.Marks, err = run.Mark(f.dir, nil); err != nil {
+		s.Wrong = err.Error()
+	}
 	if n := len(f.curves.step); n > 0 {
 		s.Step = f.curves.step[n-1]
 		if l := f.curves.cols[0][n-1]; l == l {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
@@ -88,6 +90,8 @@ func New(port int, o Options) *Server {
 	}
 	mux.HandleFunc("GET /runs/{id}/rows", s.rows)
 	mux.HandleFunc("POST /api/runs/{id}/stop", s.about(s.stop))
+	mux.HandleFunc("POST /api/runs/{id}/marks", s.about(mark))
+	mux.HandleFunc("POST /api/runs/{id}/delete", s.about(func(f *folder, _ *http.Request) (any, error) { return run.Delete(f.dir) }))
 	s.handler = s.access.guard(mux)
 	return s
 }
@@ -185,7 +189,7 @@ func (s *Server) about(f func(*folder, *http.Request) (any, error)) http.Handler
 }
 
 // ofRuns are questions that a simulated step has no answer to.
-var ofRuns = []string{"data", "checkpoints", "samples", "plan", "settings"}
+var ofRuns = []string{"data", "checkpoints", "samples", "plan", "settings", "marks", "delete"}
 
 // whole is a parameter of a request, or what stands for it.
 func whole(r *http.Request, name string, none int64) (int64, error) {
@@ -211,6 +215,15 @@ func (s *Server) stop(f *folder, _ *http.Request) (any, error) {
 		return struct{}{}, f.job.stop()
 	}
 	return struct{}{}, s.o.Stop(f.dir)
+}
+
+// mark changes what is said of a run: the body has all of it.
+func mark(f *folder, r *http.Request) (any, error) {
+	var to run.Marks
+	if err := json.NewDecoder(io.LimitReader(r.Body, 64<<10)).Decode(&to); err != nil {
+		return nil, err
+	}
+	return run.Mark(f.dir, func(m *run.Marks) { *m = to })
 }
 
 func graphNow(f *folder, _ *http.Request) (any, error) {

@@ -30,27 +30,14 @@ import (
 
 // flags are plan's own; all other words are settings.
 var flags = cli.Flags{
-	{
-		Name:    "cluster",
-		Value:   "NAME|FILE",
-		Section: "On which machine",
-		Doc: "with --hosts, or to simulate a step of the run file's own " +
-			"plan: one that comes with lfactor (" + strings.Join(configs.Clusters(),
-			", ") + ") or a file; cpu where it is not said",
-		Values: cli.Clusters,
-	},
+	{Name: "cluster", Value: "NAME|FILE", Section: "On which machine",
+		Doc:    "with --hosts, or to simulate a step of the run file's own plan: one that comes with lfactor (" + strings.Join(configs.Clusters(), ", ") + ") or a file; cpu where it is not said",
+		Values: cli.Clusters},
 	cli.SoftwareFlag,
-	{
-		Name:    "explain",
-		Section: "Of the run file's own plan",
-		Doc: "what a step is made of on the machine: kernels and what bounds them, waiting, exchanges; with --hosts that of the best " +
-			"plan, and what other choices cost",
-	},
-	{
-		Name: "tensors",
-		Doc: "decide for each tensor that blocks keep for their backward whether it stays, goes to host memory or is " +
-			"computed again: what takes least time on the machine within its memory or plan.memory",
-	},
+	{Name: "explain", Section: "Of the run file's own plan",
+		Doc: "what a step is made of on the machine: kernels and what bounds them, waiting, exchanges; with --hosts that of the best plan, and what other choices cost"},
+	{Name: "tensors",
+		Doc: "decide for each tensor that blocks keep for their backward whether it stays, goes to host memory or is computed again: what takes least time on the machine within its memory or plan.memory"},
 	{
 		Name:  "precision",
 		Value: "auto|NAME",
@@ -68,15 +55,10 @@ var flags = cli.Flags{
 			"are ranked by closed forms, the best 64 again by simulation of their own programs",
 		Values: func() []string { return nil },
 	},
-	{
-		Name: "max-length",
-		Doc:  "the longest sequence that can be trained on the machine (one host where --hosts is not said), and by which plans",
-	},
-	{
-		Name:  "out",
-		Value: "FILE",
-		Doc:   "write the best plan, or with --tensors what was decided; lfactor train FILE.yaml --plan FILE carries it out",
-	},
+	{Name: "max-length",
+		Doc: "the longest sequence that can be trained on the machine (one host where --hosts is not said), and by which plans"},
+	{Name: "out", Value: "FILE",
+		Doc: "write the best plan, or with --tensors what was decided; lfactor train FILE.yaml --plan FILE carries it out"},
 	{Name: "schedules", Doc: "list the schedules"},
 }
 

@@ -22,13 +22,8 @@ import (
 
 // flags are train's own; all other words are settings.
 var flags = cli.Flags{
-	{
-		Name:    "plan",
-		Value:   "FILE",
-		Section: "What is trained",
-		Doc: "settings that lfactor plan --hosts --out has written; key=value still " +
-			"overrides them",
-	},
+	{Name: "plan", Value: "FILE", Section: "What is trained",
+		Doc: "settings that lfactor plan --hosts --out has written; key=value still overrides them"},
 	{
 		Name:    "cluster",
 		Value:   "NAME",
@@ -44,21 +39,10 @@ var flags = cli.Flags{
 		Values: func() []string { return nil },
 	},
 	{Name: "detach", Doc: "end this command; the job goes on"},
-	{
-		Name:    "ui",
-		Value:   "PORT",
-		Inline:  true,
-		Section: "To see it",
-		Doc: "show the run in a browser while it lasts, as lfactor ui does: the " +
-			"link is printed, and works once",
-	},
-	{
-		Name:   "profile",
-		Value:  "FILE",
-		Inline: true,
-		Doc: "write where the time of the first steps went: a table, numbers and a drawing, " +
-			"profile.txt, .json and .svg in log.dir",
-	},
+	{Name: "ui", Value: "PORT", Inline: true, Section: "To see it",
+		Doc: "show the run in a browser while it lasts, as lfactor ui does: the link is printed, and works once"},
+	{Name: "profile", Value: "FILE", Inline: true,
+		Doc: "write where the time of the first steps went: a table, numbers and a drawing, profile.txt, .json and .svg in log.dir"},
 	{
 		Name:  "capture",
 		Value: "EDGE[=DIR]",

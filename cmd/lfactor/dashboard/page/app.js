@@ -7,7 +7,7 @@ import { Events, Data, Checkpoints, Plan, Answers } from "/page/panels.js";
 import { Actors } from "/page/logs.js";
 import { Cluster } from "/page/cluster.js";
 
-const app = { runs: [], find: [], shown: [], main: 0, admin: false, run: (id) => app.runs.find((r) => r.id === id) };
+const app = { runs: [], find: [], gone: new Set(), group: "", shown: [], main: 0, admin: false, run: (id) => app.runs.find((r) => r.id === id) };
 const pages = [["curves", "Curves", new Curves(app)], ["graph", "Graph", new Graph(app)], ["timeline", "Timeline", new Timeline(app)], ["why", "Why", new Why()], ["events", "Events", new Events(app)], ["data", "Data", new Data(app)], ["checkpoints", "Checkpoints", new Checkpoints(app)], ["plan", "Plan", new Plan(app)], ["actors", "Actors", new Actors(app)], ["cluster", "Cluster", new Cluster(app, async (id) => { if (!app.run(id)) await refresh(); choose(id, "curves"); })],
   ["answers", "Answers", new Answers(app)]]; // the last has no key
 let page = null, source = null;
@@ -35,26 +35,53 @@ function open(name, keep) {
 }
 
 // found are the runs that the text above the list finds: each word is part of a name, model, plan or state.
-const found = (r) => app.find.every((w) => `${r.name} ${r.model} ${r.plan} ${r.state}`.toLowerCase().includes(w));
+// Archived ones are there when the text says "archived".
+const named = (r) => r.marks?.name || r.name;
+const found = (r) => app.find.every((w) => `${named(r)} ${r.name} ${r.model} ${r.plan} ${r.state} ${(r.marks?.tags || []).join(" ")} ${r.marks?.note || ""} ${r.marks?.archived ? "archived" : ""}`.toLowerCase().includes(w)) && (!r.marks?.archived || app.find.includes("archived")) && !app.gone.has(r.id);
+// groups are what runs are put together by; pinned ones stand first, and are remembered by this browser.
+const groups = { "": () => "", state: (r) => r.state || (r.running ? "running" : "not running"), model: (r) => r.model || "no model yet", tag: (r) => r.marks?.tags?.[0] || "no tag", plan: (r) => r.plan || "no plan yet" };
+const pins = () => JSON.parse(localStorage.getItem("pins") || "[]");
+function pin(r) {
+  localStorage.setItem("pins", JSON.stringify(pins().includes(r.dir) ? pins().filter((d) => d !== r.dir) : [...pins(), r.dir]));
+  sidebar();
+}
+// marking asks for what is to be said of a run, and writes it.
+function marking(r) {
+  const m = r.marks || {}, name = el("input", { value: m.name || "", maxlength: 100, placeholder: r.name }), tags = el("input", { value: (m.tags || []).join(" "), placeholder: "tags, with blanks between" });
+  const note = el("textarea", { rows: 4, maxlength: 10000 }), archived = el("input", { type: "checkbox", checked: !!m.archived }), wrong = el("small", { class: "why" });
+  note.value = m.note || "";
+  const d = $("mark"), post = async (to, body) => {
+    try { await ask(`/api/runs/${r.id}/${to}`, { method: "POST", body: JSON.stringify(body) }); d.close(); await refresh(); } catch (e) { wrong.textContent = e.message; }
+  };
+  d.replaceChildren(el("h3", {}, r.name), el("label", {}, "name", name), el("label", {}, "tags", tags), el("label", {}, "note", note), el("label", { class: "row" }, archived, "archived"), wrong,
+    el("div", { class: "bar" }, el("button", { onclick: () => post("marks", { name: name.value.trim(), tags: tags.value.split(/\s+/).filter(Boolean), note: note.value, archived: archived.checked }) }, "keep"), el("button", { onclick: () => d.close() }, "cancel"), el("span", { class: "grow" }),
+      el("button", { onclick: async () => { if (confirm(`Remove the records of ${named(r)}? Checkpoints stay; there is no way back.`)) { await post("delete", {}); if (!d.open) { app.gone.add(r.id); sidebar(); } } } }, "delete")));
+  d.showModal();
+}
 
 function sidebar() {
-  $("find").hidden = app.runs.length < 2;
-  $("runs").replaceChildren(...app.runs.filter(found).map((r) => {
+  $("find").hidden = $("group").hidden = app.runs.length < 2;
+  const kept = pins(), by = groups[app.group], place = (r) => kept.includes(r.dir) ? "" : by(r);
+  const list = app.runs.filter(found).sort((a, b) => kept.includes(b.dir) - kept.includes(a.dir) || place(a).localeCompare(place(b)) || a.id - b.id);
+  $("runs").replaceChildren(...list.flatMap((r, i) => [...(app.group && place(r) && (!i || place(list[i - 1]) !== place(r)) ? [el("h2", {}, place(r))] : []), line(r, kept)]));
+}
+function line(r, kept) {
     const box = el("input", { type: "checkbox", checked: app.shown.includes(r.id), "aria-label": `compare ${r.name}`, onclick: (e) => e.stopPropagation(), onchange: (e) => {
       app.shown = e.target.checked ? [...app.shown, r.id].sort((a, b) => a - b) : app.shown.filter((x) => x !== r.id);
       open(page[0]);
     } });
     const node = el("div", { class: "run" + (r.id === app.main ? " main" : ""), tabindex: 0, role: "button", "aria-pressed": String(r.id === app.main), onclick: () => choose(r.id), onkeydown: (e) => { if (e.key === "Enter") choose(r.id); } },
-      el("div", { class: "name" }, app.runs.length > 1 ? box : "", el("span", { class: "swatch", css: { background: colours[r.id % colours.length] } }), r.name),
+      el("div", { class: "name" }, app.runs.length > 1 ? box : "", el("span", { class: "swatch", css: { background: colours[r.id % colours.length] } }), named(r), app.runs.length > 1 ? el("button", { class: "pin", "aria-pressed": String(kept.includes(r.dir)), "aria-label": `pin ${named(r)}`, title: "pin: stands first", onclick: (e) => { e.stopPropagation(); pin(r); } }, kept.includes(r.dir) ? "★" : "☆") : ""),
       el("small", { title: r.why || "" }, r.simulated ? "a step in virtual time" : `${r.state || (r.running ? "running" : "not running")} · step ${r.step}${r.steps ? " of " + r.steps : ""}`), el("small", {}, r.loss ? `loss ${si(r.loss)}` : ""), el("small", { title: r.plan }, r.model),
       r.steps ? el("progress", { max: r.steps, value: Math.min(r.step, r.steps), "aria-label": "steps done" }) : "", r.why ? el("small", { class: "why" }, r.why) : "", r.wrong ? el("small", {}, r.wrong) : "");
+    if (r.marks?.tags?.length || r.marks?.note || r.marks?.archived) node.append(el("div", { title: r.marks.note || "" }, ...(r.marks.tags || []).map((t) => el("span", { class: "tag" }, t)), r.marks.archived ? el("span", { class: "tag warn" }, "archived") : "", r.marks.note ? el("small", { class: "note" }, r.marks.note) : ""));
+    if (app.admin && !r.simulated) node.append(el("button", { onclick: (e) => { e.stopPropagation(); marking(r); } }, "mark"));
     if (app.admin && r.running) node.append(el("button", { onclick: async (e) => {
       e.stopPropagation();
       if (!confirm(`Stop ${r.name}? It saves its state after the step under way.`)) return;
       try { await ask(`/api/runs/${r.id}/stop`, { method: "POST" }); } catch (err) { alert(err.message); }
     } }, "stop"));
     return node;
-  }));
 }
 function choose(id, to) {
   app.main = id;
@@ -99,6 +126,8 @@ document.addEventListener("keydown", (e) => {
 });
 $("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 $("find").addEventListener("input", (e) => { app.find = e.target.value.toLowerCase().split(/\s+/); sidebar(); });
+$("group").append(...Object.keys(groups).map((g) => el("option", { value: g }, g ? `by ${g}` : "in order")));
+$("group").addEventListener("change", (e) => { app.group = e.target.value; sidebar(); });
 $("help").addEventListener("click", () => $("keys").showModal());
 $("tabs").append(...pages.map(([name, title], i) => el("button", { role: "tab", "data-page": name, "aria-selected": "false", title: i < 10 ? `${title} (${(i + 1) % 10})` : title, hidden: name === "cluster" || name === "answers", onclick: () => open(name) }, title)));
 
