@@ -334,10 +334,13 @@ func (r *reading) settle() {
 			r.drop("the rest of the file makes it void", key)
 		}
 	}
-	if smoothing := r.ours["objective.smoothing"]; r.ours["objective.kind"] == "dpo" && !off(smoothing) {
-		r.ours["objective.kind"] = "dpo_smoothed"
-	} else if off(smoothing) {
-		r.drop("is off there, as here", "objective.smoothing")
+	if smoothing := r.ours["objective.smoothing"]; r.ours["objective.kind"] == "dpo" && smoothing != nil {
+		if r.drop("is off there, as here", "objective.smoothing"); !off(smoothing) && r.out.Tool == "llamafactory" {
+			r.ours["objective.kind"] = "dpo_smoothed"
+			r.set("dpo_label_smoothing", "objective.smoothing", smoothing)
+		} else if !off(smoothing) {
+			r.differ("label_smoothing", smoothing, "is passed over by TRL's sigmoid loss; objective.kind: dpo_smoothed takes it")
+		}
 	}
 	switch r.ours["objective.kind"] {
 	case "dpo", "dpo_hinge", "dpo_smoothed", "dpo_robust", "ipo", "orpo", "simpo", "reward":
