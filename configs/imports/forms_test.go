@@ -63,7 +63,7 @@ var formCases = []struct {
 	{"llamafactory", "report_to: [wandb, swanlab]\npissa_init: true\npissa_iter: -1", "log.trackers=[wandb]|lora.init=pissa", "report_to"},
 	{"llamafactory", "optim: sgd\nlr_scheduler_type: constant\nwarmup_ratio: 0.1\nuse_dft_loss: true", "optimizer.momentum=0|schedule.warmup_fraction=0", "use_dft_loss"},
 	{"trl", "lora_target_modules: all-linear", "optimizer.lr=2e-05|data.seq_len=1024|lora.alpha=32|lora.dropout=0.05|lora.rank=16|train.precision=bf16|lora.targets=['*']", "assistant_only_loss"},
-	{"trl-dpo", "label_smoothing: 0.1\nlora_target_modules: [q_proj]", "objective.kind=dpo|objective.smoothing=0", "label_smoothing"},
+	{"trl-dpo", "label_smoothing: 0.1\nlora_target_modules: [q_proj]", "objective.kind=dpo", "label_smoothing"},
 	{"trl-dpo", "loss_type: ipo\nlora_target_modules: [q_proj]", "objective.kind=ipo|data.seq_len=2048|objective.beta=0.1|optimizer.lr=1e-06", ""},
 	{"trl-reward", "lora_target_modules: [q_proj]", "objective.kind=reward|optimizer.lr=0.0001", ""},
 	{"trl-grpo", "beta: 0.01\nlora_target_modules: [q_proj]", "objective.kind=dapo|objective.kl=0.01|rollout.group=8|rollout.max_tokens=512", "reward_funcs"},

@@ -155,7 +155,9 @@ func Import(file string, o Options) (*Result, error) {
 		}
 		t.finish(r)
 		for key := range r.out.Same { // nothing was written for it after all
-			delete(r.out.Usual, key)
+			if len(r.out.Taken[key]) == 0 {
+				delete(r.out.Usual, key)
+			}
 		}
 		r.out.Text, err = r.text(file)
 		return &r.out, err

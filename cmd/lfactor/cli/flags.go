@@ -27,14 +27,8 @@ type Flags []Flag
 
 // common are of every such command.
 var common = Flags{
-	{
-		Name:    "output",
-		Short:   "o",
-		Value:   "FORM",
-		Section: "Output",
-		Doc:     "form of the data on stdout: text, json or jsonl",
-		Values:  func() []string { return []string{"text", "json", "jsonl"} },
-	},
+	{Name: "output", Short: "o", Value: "FORM", Section: "Output", Doc: "form of the data on stdout: text, json or jsonl",
+		Values: func() []string { return []string{"text", "json", "jsonl"} }},
 	{Name: "help", Short: "h", Doc: "this text"},
 }
 

@@ -45,14 +45,7 @@ var telling struct {
 // Tell begins to say on out what a command does: every two seconds, not in its first two. See is told the newest: what is
 // done, how much of it, and of how much, 0 where that is not known. The second function ends it.
 func Tell(out io.Writer, what string) (see func(what string, done, all int), end func()) {
-	t := &teller{
-		out:   out,
-		began: time.Now(),
-		part:  time.Now(),
-		what:  what,
-		every: progressEvery(),
-		stop:  make(chan struct{}),
-	}
+	t := &teller{out: out, began: time.Now(), part: time.Now(), what: what, every: progressEvery(), stop: make(chan struct{})}
 	telling.Lock()
 	before := telling.now
 	telling.now = t

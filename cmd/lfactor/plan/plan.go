@@ -38,23 +38,13 @@ var flags = cli.Flags{
 		Doc: "what a step is made of on the machine: kernels and what bounds them, waiting, exchanges; with --hosts that of the best plan, and what other choices cost"},
 	{Name: "tensors",
 		Doc: "decide for each tensor that blocks keep for their backward whether it stays, goes to host memory or is computed again: what takes least time on the machine within its memory or plan.memory"},
-	{
-		Name:  "precision",
-		Value: "auto|NAME",
-		Doc: "which recipe of train.low_precision, or the named one for which weights, makes the shortest step on the machine: products " +
-			"at the rates of its description, and what rounding reads and writes",
-		Values: func() []string { return precisionNames() },
-	},
+	{Name: "precision", Value: "auto|NAME",
+		Doc:    "which recipe of train.low_precision, or the named one for which weights, makes the shortest step on the machine: products at the rates of its description, and what rounding reads and writes",
+		Values: func() []string { return precisionNames() }},
 	{Name: "program", Doc: "print the run file's program as a table"},
-	{
-		Name:    "hosts",
-		Value:   "N[xG]",
-		Section: "Another plan",
-		Doc: "find the best plan for N hosts (with G devices each; as many as the cluster has where " +
-			"that is not said): tensor, pipeline and data parallelism, ZeRO, schedule, stages a rank, microbatches and recomputation. All " +
-			"are ranked by closed forms, the best 64 again by simulation of their own programs",
-		Values: func() []string { return nil },
-	},
+	{Name: "hosts", Value: "N[xG]", Section: "Another plan",
+		Doc:    "find the best plan for N hosts (with G devices each; as many as the cluster has where that is not said): tensor, pipeline and data parallelism, ZeRO, schedule, stages a rank, microbatches and recomputation. All are ranked by closed forms, the best 64 again by simulation of their own programs",
+		Values: func() []string { return nil }},
 	{Name: "max-length",
 		Doc: "the longest sequence that can be trained on the machine (one host where --hosts is not said), and by which plans"},
 	{Name: "out", Value: "FILE",

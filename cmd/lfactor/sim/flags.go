@@ -24,20 +24,12 @@ var simFlags = cli.Flags{
 		Doc: "take as long as routing that was recorded there (train.routing: record) makes it, and say which expert and link bound a step"},
 	{Name: "steps", Value: "N", Doc: "steps to run, 2 where it is not said", Values: nothing},
 	{Name: "jitter", Value: "X", Doc: "jobs take up to this share longer, at random", Values: nothing},
-	{
-		Name:  "collective",
-		Value: "HOW",
-		Doc: "op: one event a member, where it is not said; send: every message of the ring, tree or hierarchy; direct: every " +
-			"member to every other, as training itself does",
-		Values: func() []string { return []string{"op", "send", "direct"} },
-	},
-	{
-		Name:  "sends",
-		Value: "HOW",
-		Doc: "beside: what goes to another stage travels beside a rank's work, where it is not said; wait: the rank waits until " +
-			"it is there and 66 us for its device, as Megatron-LM does without overlap_p2p_comm",
-		Values: func() []string { return []string{"beside", "wait"} },
-	},
+	{Name: "collective", Value: "HOW",
+		Doc:    "op: one event a member, where it is not said; send: every message of the ring, tree or hierarchy; direct: every member to every other, as training itself does",
+		Values: func() []string { return []string{"op", "send", "direct"} }},
+	{Name: "sends", Value: "HOW",
+		Doc:    "beside: what goes to another stage travels beside a rank's work, where it is not said; wait: the rank waits until it is there and 66 us for its device, as Megatron-LM does without overlap_p2p_comm",
+		Values: func() []string { return []string{"beside", "wait"} }},
 	{Name: "fold", Doc: "run ranks that do the same once: the same figures, many times as fast; the hash is of what ran"},
 	{Name: "seed", Value: "N", Section: "Faults", Doc: "of the order of events and of jitter", Values: nothing},
 	{Name: "seeds", Value: "N", Doc: "run N seeds with faults, each twice, and compare the hashes of all events", Values: nothing},

@@ -24,32 +24,18 @@ import (
 var flags = cli.Flags{
 	{Name: "plan", Value: "FILE", Section: "What is trained",
 		Doc: "settings that lfactor plan --hosts --out has written; key=value still overrides them"},
-	{
-		Name:    "cluster",
-		Value:   "NAME",
-		Section: "On a cluster",
-		Doc: "run on a cluster (see `lfactor cluster`); current is the one that was " +
-			"made last",
-		Values: func() []string { return []string{"current"} },
-	},
-	{
-		Name:   "hosts",
-		Value:  "N",
-		Doc:    "over so many hosts of the cluster",
-		Values: func() []string { return nil },
-	},
+	{Name: "cluster", Value: "NAME", Section: "On a cluster",
+		Doc:    "run on a cluster (see `lfactor cluster`); current is the one that was made last",
+		Values: func() []string { return []string{"current"} }},
+	{Name: "hosts", Value: "N", Doc: "over so many hosts of the cluster", Values: func() []string { return nil }},
 	{Name: "detach", Doc: "end this command; the job goes on"},
 	{Name: "ui", Value: "PORT", Inline: true, Section: "To see it",
 		Doc: "show the run in a browser while it lasts, as lfactor ui does: the link is printed, and works once"},
 	{Name: "profile", Value: "FILE", Inline: true,
 		Doc: "write where the time of the first steps went: a table, numbers and a drawing, profile.txt, .json and .svg in log.dir"},
-	{
-		Name:  "capture",
-		Value: "EDGE[=DIR]",
-		Doc: "keep the messages of an edge, or of those that match a pattern such as 'rank*-rank*', as " +
-			"Arrow IPC streams in DIR, by default edges in log.dir; lfactor edges lists them",
-		Values: func() []string { return nil },
-	},
+	{Name: "capture", Value: "EDGE[=DIR]",
+		Doc:    "keep the messages of an edge, or of those that match a pattern such as 'rank*-rank*', as Arrow IPC streams in DIR, by default edges in log.dir; lfactor edges lists them",
+		Values: func() []string { return nil }},
 	{Name: "quiet", Short: "q", Doc: "say what goes wrong, and no more"},
 }
 
