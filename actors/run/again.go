@@ -225,7 +225,7 @@ func (d *data) place(step int64) string {
 	if err != nil {
 		panic(err) // numbers and strings
 	}
-	return strconv.Itoa(d.backs) + " " + string(text)
+	return strconv.Itoa(d.r.life<<20+d.backs) + " " + string(text) // one that leads in another's place counts anew
 }
 
 // seek makes the step behind a place the next one. All replicas' loaders of a process ask for it.
