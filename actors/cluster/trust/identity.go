@@ -24,7 +24,7 @@ type Identity struct {
 	dir  string
 	now  func() time.Time
 	ca   *x509.Certificate
-	mu   sync.Mutex
+	mu   sync.RWMutex
 	seen [2]fs.FileInfo // the certificate's file and the list of the revoked, when they were read
 	cert *tls.Certificate
 	gone []string
@@ -45,8 +45,22 @@ func Load(dir string, now func() time.Time) (*Identity, error) {
 	return i, i.refresh()
 }
 
+// unchanged reports whether the files are those that were read. Thousands of handshakes at once ask that, and would stand
+// in line for a lock that one holds while the system answers.
+func (i *Identity) unchanged() bool {
+	cert, err := os.Stat(filepath.Join(i.dir, certFile))
+	revoked, none := os.Stat(filepath.Join(i.dir, revokedFile))
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return err == nil && i.cert != nil && same(cert, i.seen[0]) &&
+		(errors.Is(none, fs.ErrNotExist) || none == nil && same(revoked, i.seen[1]))
+}
+
 // refresh reads again the files that have changed.
 func (i *Identity) refresh() error {
+	if i.unchanged() {
+		return nil
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	info, err := os.Stat(filepath.Join(i.dir, certFile))
@@ -118,15 +132,15 @@ func (i *Identity) Revoke(serials []string) error {
 
 // Revoked says whether a certificate was revoked.
 func (i *Identity) Revoked(c *x509.Certificate) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.mu.RLock()
+	defer i.mu.RUnlock()
 	return slices.Contains(i.gone, Serial(c))
 }
 
 // Gone are the serial numbers that are revoked, as they are known.
 func (i *Identity) Gone() []string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.mu.RLock()
+	defer i.mu.RUnlock()
 	return slices.Clone(i.gone)
 }
 
@@ -178,8 +192,8 @@ func (i *Identity) Subject() (Subject, error) {
 
 // Expiry is when the certificate ends.
 func (i *Identity) Expiry() time.Time {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.mu.RLock()
+	defer i.mu.RUnlock()
 	return i.cert.Leaf.NotAfter
 }
 
@@ -191,8 +205,8 @@ func (i *Identity) current() (*tls.Certificate, error) {
 	if err := i.refresh(); err != nil {
 		return nil, err
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.mu.RLock()
+	defer i.mu.RUnlock()
 	return i.cert, nil
 }
 

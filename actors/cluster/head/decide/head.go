@@ -254,7 +254,7 @@ func (in Begin) apply(h *Head) {
 	h.say(h.revocations())
 	for _, a := range h.inOrder() {
 		a.since = h.now
-		h.lose(a, returning, notBack)
+		h.lose(a, returning+time.Duration(max(0, len(h.agents)-few))*2*time.Millisecond, notBack)
 		h.say(Revive{a.Name})
 	}
 	h.due = true
