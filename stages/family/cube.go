@@ -135,28 +135,24 @@ func (w *Weights) float(name string) (tensor.DType, error) {
 	return d, nil
 }
 
-// wholeNumber is the size of a boolean or an integer, and how one is read: values that no gradient reaches may be such in
-// files, and are written as float32, which PyTorch turns back where it loads them. Nil are other types.
-func wholeNumber(d checkpoint.DType) (size int, number func(raw []byte) float32) {
-	switch d {
-	case checkpoint.Bool:
-		return 1, func(raw []byte) float32 { return float32(raw[0]) }
-	case checkpoint.I64:
-		return 8, func(raw []byte) float32 { return float32(int64(binary.LittleEndian.Uint64(raw))) }
+// numbers is the size of a number of a tensor of the checkpoint, and how numbers become float32. Values that no gradient
+// reaches may be booleans or integers; an export has float32 in their place, which PyTorch turns back where it loads them.
+func (w *Weights) numbers(p *grad.Param, name string) (size int, widen func(raw []byte, dst []float32), err error) {
+	each := func(size int, number func(raw []byte) float32) (int, func(raw []byte, dst []float32), error) {
+		return size, func(raw []byte, dst []float32) {
+			for i := range dst {
+				dst[i] = number(raw[i*size:])
+			}
+		}, nil
 	}
-	return 0, nil
-}
-
-// readWhole gives the bytes of a region of a tensor of such.
-func (w *Weights) readWhole(p *grad.Param, g Region, s Source, take func(raw []byte), size int) error {
-	row, rows, col, cols := g.Box(p)
-	if rows == 0 { // of a scalar on another rank
-		return nil
+	switch d := w.infos[name].DType; {
+	case d == checkpoint.Bool && p.Fixed:
+		return each(1, func(raw []byte) float32 { return float32(raw[0]) })
+	case d == checkpoint.I64 && p.Fixed:
+		return each(8, func(raw []byte) float32 { return float32(int64(binary.LittleEndian.Uint64(raw))) })
 	}
-	raw := make([]byte, rows*cols*size)
-	err := w.src.ReadRanges(s.Name, s.ranges(span{0, row, rows}, p.Shape, col, cols), raw)
-	take(raw)
-	return err
+	d, err := w.float(name)
+	return d.Size(), func(raw []byte, dst []float32) { tensor.Widen(d, raw, dst) }, err
 }
 
 // exportCube writes a whole logical tensor of three axes.

@@ -11,9 +11,8 @@ import (
 // Phase is a run of steps in which a model learns by a loss of its own, as one that learns a code book before it learns
 // to say its codes.
 type Phase struct {
-	Name string
-	// Steps are how many it has; 0 are all that come, of the last phase.
-	Steps int64
+	Name  string
+	Steps int64 // how many it has; 0 are all that come, of the last phase
 	// Learns reports whether a parameter is learnt in it; others, their optimizers' state and the values of their rules
 	// stay as they are.
 	Learns func(param string) bool
@@ -33,23 +32,25 @@ func (m *Model) SetPhases(all ...Phase) {
 			panic(fmt.Sprintf("family: phase %s of %s has %d steps", p.Name, m.Family, p.Steps))
 		}
 	}
-	m.Phases = all
-	m.Modalities = append(m.Modalities, phases(all))
+	m.Phases, m.Modalities = all, append(m.Modalities, phases(all))
 }
 
-// phaseOf is the phase of a step, counted from 1, and how many steps lie before it; a step below 1 is of the last.
-func phaseOf(all []Phase, step int64) (at int, before int64) {
-	for at < len(all)-1 && (step < 1 || step > before+all[at].Steps) {
-		before += all[at].Steps
-		at++
+// phases is the modality by which microbatches of a phase have traces of their own: classes are none, one for each
+// phase, and that of all together.
+type phases []Phase
+
+// of is the phase of a step, counted from 1; a step below 1 is of the last.
+func (p phases) of(step int64) (at int) {
+	for before := int64(0); at < len(p)-1 && (step < 1 || step > before+p[at].Steps); at++ {
+		before += p[at].Steps
 	}
-	return at, before
+	return at
 }
 
 // Learns reports whether a step learns a parameter, and how many of the steps before it did not: what an optimizer
 // corrects its averages by counts from there. Steps that are skipped for an overflow count as steps.
 func (m *Model) Learns(param string, step int64) (learns bool, missed int64) {
-	at, _ := phaseOf(m.Phases, step)
+	at := phases(m.Phases).of(step)
 	for _, p := range m.Phases[:at] {
 		if !p.Learns(param) {
 			missed += p.Steps
@@ -58,16 +59,10 @@ func (m *Model) Learns(param string, step int64) (learns bool, missed int64) {
 	return len(m.Phases) == 0 || m.Phases[at].Learns(param), missed
 }
 
-// phases is the modality by which microbatches of a phase have traces of their own.
-type phases []Phase
-
-// Classes are none, one for each phase, and that of all together.
-func (p phases) Classes() int32 { return int32(len(p)) + 2 }
-
-func (p phases) Class(in *Inputs) int32 {
-	at, _ := phaseOf(p, in.Step)
-	return int32(at) + 1
-}
+func (p phases) Classes() int32                                         { return int32(len(p)) + 2 }
+func (p phases) Class(in *Inputs) int32                                 { return int32(p.of(in.Step)) + 1 }
+func (p phases) Planned(int, map[string]int) int32                      { return int32(len(p)) + 1 }
+func (p phases) Tensors(*Inputs, block.Shape) map[string]*tensor.Tensor { return nil }
 
 func (p phases) Dims(_ int, class int32) map[string]int {
 	dims := map[string]int{}
@@ -79,20 +74,17 @@ func (p phases) Dims(_ int, class int32) map[string]int {
 	return dims
 }
 
-func (p phases) Planned(int, map[string]int) int32 { return int32(len(p)) + 1 }
-
-func (p phases) Tensors(*Inputs, block.Shape) map[string]*tensor.Tensor { return nil }
-
 // Relearns is the key of the first phase that a checkpoint has learnt and that a run would learn anew, "" for none.
-func (w *Weights) Relearns() (key string, err error) {
+func (w *Weights) Relearns() (string, error) {
 	for _, p := range w.m.Phases {
 		mark := []float32{0}
-		if p.Mark != "" && err == nil {
-			_, err = w.Read(&grad.Param{Name: p.Mark, Shape: []int{1}, Fixed: true}, Region{To: 1}, mark)
+		if p.Mark == "" {
+			continue
 		}
-		if mark[0] == 1 {
+		_, err := w.Read(&grad.Param{Name: p.Mark, Shape: []int{1}, Fixed: true}, Region{To: 1}, mark)
+		if err != nil || mark[0] == 1 {
 			return p.Key, err
 		}
 	}
-	return "", err
+	return "", nil
 }

@@ -211,10 +211,10 @@ func (w *Weights) SourceDType(hf string) string {
 	if quant.QuantizedAt(w.src, hf) {
 		return string(checkpoint.BF16)
 	}
-	if _, number := wholeNumber(w.infos[hf].DType); number != nil {
-		return string(checkpoint.F32)
+	if d := w.infos[hf].DType; d != checkpoint.Bool && d != checkpoint.I64 {
+		return string(d)
 	}
-	return string(w.infos[hf].DType)
+	return string(checkpoint.F32)
 }
 
 // Read fills dst with a region of a logical parameter as float32. It reports false for an adapter, which the
@@ -234,14 +234,7 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 	if !ok && (w.part != "" || p.Name == scoreParam || w.m.drawn != "" && strings.HasPrefix(p.Name, w.m.drawn)) {
 		return false, nil // a head that predicts further tokens, or scores or actions of a model that has none yet
 	}
-	if size, number := wholeNumber(info.DType); number != nil && p.Fixed {
-		return true, w.readWhole(p, g, s, func(raw []byte) {
-			for i := range len(raw) / size {
-				dst[i] = number(raw[i*size:])
-			}
-		}, size)
-	}
-	d, err := w.float(s.Name)
+	size, widen, err := w.numbers(p, s.Name)
 	if err != nil {
 		return false, err
 	}
@@ -251,18 +244,18 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 	}
 	for _, r := range s.cover(row, row+rows) {
 		ranges := s.ranges(r, p.Shape, col, cols)
-		raw := make([]byte, r.n*cols*d.Size())
+		raw := make([]byte, r.n*cols*size)
 		if err := w.src.ReadRanges(s.Name, ranges, raw); err != nil {
 			return false, err
 		}
 		at := (r.logical - row) * cols
 		part := dst[at : at+r.n*cols]
 		if !s.Turned {
-			tensor.Widen(d, raw, part)
+			widen(raw, part)
 			continue
 		}
 		turned := make([]float32, len(part))
-		tensor.Widen(d, raw, turned)
+		widen(raw, turned)
 		turn(part, turned, cols, r.n)
 	}
 	return true, nil
