@@ -29,3 +29,11 @@ func (r *Runner) Close() {
 		delete(r.consts, k)
 	}
 }
+
+// NewRunner runs on a backend, in whose memory the tensors of a pool lie from now on; it has no parameters yet.
+func NewRunner(b kernels.Backend, pool *tensor.Pool) *Runner {
+	if d, ok := b.(kernels.Device); ok {
+		pool.In(d)
+	}
+	return &Runner{Backend: b, Pool: pool, Host: pool, Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}
+}

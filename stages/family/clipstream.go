@@ -158,52 +158,28 @@ func (d *Denoiser) samples(rows int, dims map[string]int) int {
 
 // Tensors are what ClipStream lists.
 func (p clipStream) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
-	f, n, w := p.d.Clip, ClipRows(s), p.d.Clip.Latents.Width()
-	out := map[string]*tensor.Tensor{}
-	floats := func(name string, shape ...int) []float32 {
-		out["clip."+name] = tensor.Make(tensor.F32, shape...)
-		return out["clip."+name].F32()
-	}
-	x0, eps, weight := floats("x0", n, w), floats("noise", n, w), floats("weight", n)
-	coef := [4][]float32{floats("in.x0", n), floats("in.noise", n), floats("out.x0", n), floats("out.noise", n)}
-	features, times := floats("feature", ClipLevels(s), p.d.FeatureWidth), make([]float32, ClipLevels(s))
-	at, of, pos := tensor.Make(tensor.I32, n), tensor.Make(tensor.I32, n), tensor.Make(tensor.I32, n, 3)
+	f, n, w, out := p.d.Clip, ClipRows(s), p.d.Clip.Latents.Width(), map[string]*tensor.Tensor{}
+	items := latents(p).items(in)
+	f.lay(items, s, out, f.level, func(x *Encoded, l noise.Level, _, _, learnt int) float32 {
+		return f.Weight * f.Latents.Process.weight(l) * float32(x.Tokens()) / float32(learnt*w) // a share of the sample's
+	})
+	features, times := tensor.Make(tensor.F32, ClipLevels(s), p.d.FeatureWidth), make([]float32, ClipLevels(s))
+	at, pos, row := tensor.Make(tensor.I32, n), tensor.Make(tensor.I32, n, 3), 0
 	for i := range n {
-		at.I32()[i], of.I32()[i] = int32(Levels(s)), -1
+		at.I32()[i] = int32(Levels(s))
 	}
-	out["clip.at"], out["clip.of"], out["clip.pos"] = at, of, pos
-	row := 0
-	for g, x := range latents(p).items(in) {
+	out["clip.at"], out["clip.pos"], out["clip.feature"] = at, pos, features
+	for g, x := range items {
 		c := x.Clip
-		l := f.level(&x)
-		by, frame, rows := f.Latents.Process.coefficients(l), c.Grid[1]*c.Grid[2], c.Tokens()
-		times[g] = l.Time
-		copy(x0[row*w:], c.X0)
-		if own := eps[row*w : (row+rows)*w]; c.Noise != nil {
-			copy(own, c.Noise)
-		} else {
-			x.key(drawClipNoise).Fill(own, 0)
-		}
+		times[g] = f.level(&x).Time
 		copy(pos.I32()[3*row:], f.Latents.places(c.Grid))
-		learnt := rows - frame*(1+c.Pad)
-		for i := range rows {
-			k := row + i
-			if of.I32()[k] = x.From; i < frame {
-				coef[0][k] = 1
-				continue
-			}
-			at.I32()[k] = int32(g)
-			for j := range coef {
-				coef[j][k] = by[j]
-			}
-			if i < frame+learnt { // a row of actions has its share of the sample's weight
-				weight[k] = f.Weight * f.Latents.Process.weight(l) * float32(x.Tokens()) / float32(learnt*w)
-			}
+		for i := c.Grid[1] * c.Grid[2]; i < c.Tokens(); i++ {
+			at.I32()[row+i] = int32(g)
 		}
-		row += rows
+		row += c.Tokens()
 	}
 	for g, time := range times {
-		copy(features[g*p.d.FeatureWidth:], p.d.Feature(float64(time)))
+		copy(features.F32()[g*p.d.FeatureWidth:], p.d.Feature(float64(time)))
 	}
 	p.sees(in, s, out)
 	return out

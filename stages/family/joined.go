@@ -6,6 +6,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/noise"
 )
 
 // Joined makes of a policy's clip one that is drawn together with the actions, at one level of noise: the
@@ -140,9 +141,21 @@ func (j *jointRows) sample(x *Encoded) {
 	j.cu, j.level = append(j.cu, int32(j.placed)), j.level+1
 }
 
-// fill lays latents of clips out, with noise of the levels of their samples: the first frame has none.
+// fill lays latents of clips out, with noise of the levels of their samples. A row's weight is that of a mean over all
+// rows, of which the first frame adds nothing; padded ones count as those that learn.
 func (p joined) fill(items []Encoded, s block.Shape, out map[string]*tensor.Tensor) {
-	f, n, w := p.d.Clip, ClipRows(s), p.d.Clip.Latents.Width()
+	f, w := p.d.Clip, p.d.Clip.Latents.Width()
+	f.lay(items, s, out, p.d.level, func(x *Encoded, l noise.Level, frame, rows, learnt int) float32 {
+		return f.Weight * f.Latents.Process.weight(l) * float32(x.Tokens()) / float32(w) *
+			float32(rows-frame) / float32(rows) / float32(max(1, learnt))
+	})
+}
+
+// lay lays latents of clips out, with noise of levels: the first frame has none. by is the weight in the loss of each row
+// that learns.
+func (f *ClipStream) lay(items []Encoded, s block.Shape, out map[string]*tensor.Tensor, level func(x *Encoded) noise.Level,
+	by func(x *Encoded, l noise.Level, frame, rows, learnt int) float32) {
+	n, w := ClipRows(s), f.Latents.Width()
 	floats := func(name string, shape ...int) []float32 {
 		out["clip."+name] = tensor.Make(tensor.F32, shape...)
 		return out["clip."+name].F32()
@@ -157,9 +170,8 @@ func (p joined) fill(items []Encoded, s block.Shape, out map[string]*tensor.Tens
 	row := 0
 	for g := range items {
 		x := &items[g]
-		c := x.Clip
-		l := p.d.level(x)
-		by, frame, rows := f.Latents.Process.coefficients(l), c.Grid[1]*c.Grid[2], c.Tokens()
+		c, l := x.Clip, level(x)
+		at, frame, rows := f.Latents.Process.coefficients(l), c.Grid[1]*c.Grid[2], c.Tokens()
 		copy(x0[row*w:], c.X0)
 		if own := eps[row*w : (row+rows)*w]; c.Noise != nil {
 			copy(own, c.Noise)
@@ -167,9 +179,6 @@ func (p joined) fill(items []Encoded, s block.Shape, out map[string]*tensor.Tens
 			x.key(drawClipNoise).Fill(own, 0)
 		}
 		learnt := rows - frame*(1+c.Pad)
-		// a mean over all rows, of which the first frame adds nothing; padded ones count as those that learn
-		by1 := f.Weight * f.Latents.Process.weight(l) * float32(x.Tokens()) / float32(w) *
-			float32(rows-frame) / float32(rows) / float32(max(1, learnt))
 		for i := range rows {
 			k := row + i
 			if of.I32()[k] = x.From; i < frame {
@@ -177,10 +186,10 @@ func (p joined) fill(items []Encoded, s block.Shape, out map[string]*tensor.Tens
 				continue
 			}
 			for j := range coef {
-				coef[j][k] = by[j]
+				coef[j][k] = at[j]
 			}
 			if i < frame+learnt {
-				weight[k] = by1
+				weight[k] = by(x, l, frame, rows, learnt)
 			}
 		}
 		row += rows

@@ -35,12 +35,7 @@ func Load(path string, b kernels.Backend) (*Describer, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := tensor.NewPool("features", 0)
-	if d, ok := b.(kernels.Device); ok {
-		pool.In(d)
-	}
-	d := &Describer{Net: n, traces: map[[2]int]*grad.Trace{}, run: &grad.Runner{Backend: b, Pool: pool, Host: pool,
-		Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}}
+	d := &Describer{Net: n, traces: map[[2]int]*grad.Trace{}, run: grad.NewRunner(b, tensor.NewPool("features", 0))}
 	has := map[string]checkpoint.Info{}
 	for _, t := range src.Tensors() {
 		has[t.Name] = t

@@ -67,12 +67,7 @@ func load(m *Model, src checkpoint.Source, path string, b kernels.Backend) (*Aut
 
 // on is the autoencoder on a backend, without weights yet.
 func (m *Model) on(b kernels.Backend) *Autoencoder {
-	pool := tensor.NewPool("latent", 0)
-	if d, ok := b.(kernels.Device); ok {
-		pool.In(d)
-	}
-	return &Autoencoder{Model: m, run: &grad.Runner{Backend: b, Pool: pool, Host: pool,
-		Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}}
+	return &Autoencoder{Model: m, run: grad.NewRunner(b, tensor.NewPool("latent", 0))}
 }
 
 // Random is the autoencoder with weights that values gives, so many numbers at a time: for measurements.

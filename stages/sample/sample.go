@@ -30,11 +30,7 @@ type Generator struct {
 func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, pool *tensor.Pool,
 	fill func(p *grad.Param, g family.Region, dst []float32) error) (*Generator, error) {
 	g := &Generator{m: m, lora: lora, dtype: d, cache: map[string]*tensor.Tensor{}}
-	if d, ok := b.(kernels.Device); ok {
-		pool.In(d)
-	}
-	g.run = &grad.Runner{Backend: b, Pool: pool, Host: pool, Params: map[string]*tensor.Tensor{},
-		Grads: map[string]*tensor.Tensor{}}
+	g.run = grad.NewRunner(b, pool)
 	for _, p := range m.ParamsIn(d, lora) {
 		full, err := pool.New(p.Name, tensor.F32, p.Shape...)
 		if err != nil {

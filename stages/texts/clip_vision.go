@@ -127,11 +127,7 @@ func openSight(dir string, b kernels.Backend, d tensor.DType, whole bool) (*Sigh
 	_, x.projected = w.of["visual_projection.weight"]
 	x.trace = x.record()
 	pool := tensor.NewPool("image encoder", 0)
-	if dev, ok := b.(kernels.Device); ok {
-		pool.In(dev)
-	}
-	x.run = &grad.Runner{Backend: b, Pool: pool, Host: pool, Params: map[string]*tensor.Tensor{},
-		Grads: map[string]*tensor.Tensor{}}
+	x.run = grad.NewRunner(b, pool)
 	for _, p := range x.trace.Params {
 		info, ok := w.of[p.Name]
 		if !ok || tensor.Len(info.Shape) != tensor.Len(p.Shape) || info.Shape[0] != p.Shape[0] {

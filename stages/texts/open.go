@@ -52,12 +52,8 @@ func Open(dir string, b kernels.Backend, d tensor.DType) (*Encoder, error) {
 		return nil, err
 	}
 	pool := tensor.NewPool("text encoder", 0)
-	if dev, ok := b.(kernels.Device); ok {
-		pool.In(dev)
-	}
 	e := &Encoder{Model: m, Take: Take{Norm: true, Pooled: m.Pooled > 0}, dtype: d,
-		traces: map[traceKey]*grad.Trace{}, run: &grad.Runner{Backend: b, Pool: pool, Host: pool,
-			Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}}
+		traces: map[traceKey]*grad.Trace{}, run: grad.NewRunner(b, pool)}
 	for _, p := range m.Params() {
 		t, err := pool.New(p.Name, d, p.Shape...)
 		if err == nil {

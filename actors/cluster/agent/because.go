@@ -15,6 +15,25 @@ type Because struct {
 	Silent *host.Silent  `json:"silent,omitempty"` // it does not answer
 }
 
+// BecauseOf reads the answer of a process that the head passes on; nil is that of one whose host is away, or that is silent.
+func BecauseOf(answer json.RawMessage, proc, pid int, on string, away bool) (b Because, err error) {
+	if answer != nil {
+		if err := json.Unmarshal(answer, &b); err != nil {
+			return b, err
+		}
+	}
+	switch {
+	case away:
+		b.Silent = &host.Silent{Proc: proc, PID: pid, State: "out of reach"}
+	case answer == nil:
+		b.Silent = &host.Silent{Proc: proc, PID: pid, State: "gone or stuck"}
+	}
+	if b.Silent != nil {
+		b.Silent.State += " on " + on
+	}
+	return b, nil
+}
+
 // whyLimit is what a process may take to answer.
 const whyLimit = 2 * time.Second
 

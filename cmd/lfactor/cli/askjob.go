@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"net/url"
 
 	"github.com/lfactor/lfactor/actors/cluster/agent"
@@ -31,21 +30,12 @@ func AskJob(ctx context.Context, cluster string, args []string) (all []host.Stat
 		return nil, nil, err
 	}
 	for _, a := range answers {
-		var b agent.Because
-		if a.Answer != nil {
-			if err := json.Unmarshal(a.Answer, &b); err != nil {
-				return nil, nil, err
-			}
-		}
-		switch {
-		case a.Away:
-			b.Silent = &host.Silent{Proc: a.Proc, PID: a.Pid, State: "out of reach"}
-		case a.Answer == nil:
-			b.Silent = &host.Silent{Proc: a.Proc, PID: a.Pid, State: "gone or stuck"}
+		b, err := agent.BecauseOf(a.Answer, a.Proc, a.Pid, a.Host, a.Away)
+		if err != nil {
+			return nil, nil, err
 		}
 		all = append(all, b.Waits...)
 		if b.Silent != nil {
-			b.Silent.State += " on " + a.Host
 			silent = append(silent, *b.Silent)
 		}
 	}

@@ -89,17 +89,9 @@ func (j *jobRun) actors() (all []host.Status, silent []host.Silent, err error) {
 	}
 	hosts := map[string]string{}
 	for _, a := range answers {
-		var b agent.Because
-		if a.Answer != nil {
-			if err := json.Unmarshal(a.Answer, &b); err != nil {
-				return nil, nil, err
-			}
-		}
-		switch {
-		case a.Away:
-			b.Silent = &host.Silent{Proc: a.Proc, PID: a.Pid, State: "out of reach"}
-		case a.Answer == nil:
-			b.Silent = &host.Silent{Proc: a.Proc, PID: a.Pid, State: "gone or stuck"}
+		b, err := agent.BecauseOf(a.Answer, a.Proc, a.Pid, a.Host, a.Away)
+		if err != nil {
+			return nil, nil, err
 		}
 		hosts[fmt.Sprintf("process%d", a.Proc)] = a.Host
 		for _, s := range b.Waits {
@@ -107,7 +99,6 @@ func (j *jobRun) actors() (all []host.Status, silent []host.Silent, err error) {
 		}
 		all = append(all, b.Waits...)
 		if b.Silent != nil {
-			b.Silent.State += " on " + a.Host
 			silent = append(silent, *b.Silent)
 		}
 	}

@@ -227,8 +227,8 @@ func (w dream) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	for _, s := range all {
 		s.x = env[s.name]
 		h := t.Modulate(s.x, w.part(r, s, 1), w.part(r, s, 0), s.at, denoisers.PlainNorm(w.c.NormEps))
-		s.q, s.k = w.project(r, at+".self_attn", h, ".q", ".norm_q"), w.project(r, at+".self_attn", h, ".k", ".norm_k")
-		s.v = w.project(r, at+".self_attn", h, ".v", "")
+		s.q, s.k = projected(r, w.c, at+".self_attn", h, ".q", ".norm_q"), projected(r, w.c, at+".self_attn", h, ".k", ".norm_k")
+		s.v = projected(r, w.c, at+".self_attn", h, ".v", "")
 		cos, sin := w.d.Turned(r, s.pos, s.rows, w.c.RopeTheta, s.axes)
 		s.q, s.k = t.Rope(s.q, cos, sin, true), t.Rope(s.k, cos, sin, true)
 		keys, values = append(keys, s.k), append(values, s.v)
@@ -245,16 +245,6 @@ func (w dream) scores(s *dreamStream) grad.AttentionConfig {
 	return grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(w.c.HeadDim)), Tokens: s.place != ""}
 }
 
-// project is a projection of rows to heads, normed over all heads together where norm is not "".
-func (w dream) project(r *block.Rec, name string, of *grad.Value, part, norm string) *grad.Value {
-	d, n := w.c.Hidden, w.c.HeadDim
-	h := r.Linear(name+part, of, d, d, block.LinearOpts{Bias: true, Unit: n})
-	if norm != "" {
-		h = r.T.Like(r.Norm(name+norm, h, d, w.c.NormEps), h)
-	}
-	return r.T.Heads(h, n)
-}
-
 // part is one of the six vectors that shift, scale and gate a stream.
 func (w dream) part(r *block.Rec, s *dreamStream, k int) *grad.Value {
 	return r.T.Columns(s.mod, k*w.c.Hidden, w.c.Hidden)
@@ -269,11 +259,11 @@ func (w dream) behind(r *block.Rec, at string, s *dreamStream, heads *grad.Value
 	if h = s.x; denoisers.WanPart.Of(w.c).CrossNorm {
 		h = r.LayerNorm(at+".norm3", s.x, d, w.c.NormEps)
 	}
-	q := w.project(r, cross, h, ".q", ".norm_q")
-	k, v := w.project(r, cross, env["text"], ".k", ".norm_k"), w.project(r, cross, env["text"], ".v", "")
+	q := projected(r, w.c, cross, h, ".q", ".norm_q")
+	k, v := projected(r, w.c, cross, env["text"], ".k", ".norm_k"), projected(r, w.c, cross, env["text"], ".v", "")
 	o := t.Attention(q, k, v, s.cu, s.told, w.scores(s))
-	k = w.project(r, cross, env["image"], ".k_img", ".norm_k_img")
-	v = w.project(r, cross, env["image"], ".v_img", "")
+	k = projected(r, w.c, cross, env["image"], ".k_img", ".norm_k_img")
+	v = projected(r, w.c, cross, env["image"], ".v_img", "")
 	o = t.Add(o, t.Attention(q, k, v, s.cu, s.seen, w.scores(s)))
 	s.x = t.Place(s.place, t.Add(s.x, t.Place(s.place, r.Linear(cross+".o", t.Flat(o), d, d, row))))
 	h = t.Modulate(s.x, w.part(r, s, 4), w.part(r, s, 3), s.at, denoisers.PlainNorm(w.c.NormEps))

@@ -35,9 +35,6 @@ var grootPart = configs.Declare("groot", configs.Rules[grootKeys]{Check: func(m 
 	if m.ModelType != "groot" {
 		return
 	}
-	if k.Width%k.Heads != 0 || k.Width%2 != 0 {
-		at("dit_width", fmt.Sprintf("%d is no multiple of 2 and of dit_heads = %d", k.Width, k.Heads), "")
-	}
 	if o := piPart.Of(m); o.Side%max(1, o.Patch) != 0 || o.Hidden%max(1, o.Heads) != 0 {
 		at("view_size", fmt.Sprintf("views of %d pixels in patches of %d, and rows of %d in %d heads: neither may leave a rest",
 			o.Side, o.Patch, o.Hidden, o.Heads), "")
@@ -51,8 +48,11 @@ var grootPart = configs.Declare("groot", configs.Rules[grootKeys]{Check: func(m 
 	}
 }})
 
-// grootChunk reports a chunk of more actions than have places, or than a model gives.
+// grootChunk reports heads that leave a rest, and a chunk of more actions than have places, or than a model gives.
 func grootChunk(m configs.Model, k grootKeys, at configs.Report) {
+	if k.Width%k.Heads != 0 || k.Width%2 != 0 {
+		at("dit_width", fmt.Sprintf("%d is no multiple of 2 and of dit_heads = %d", k.Width, k.Heads), "")
+	}
 	if c := policyPart.Of(m).Chunk; c > k.Places {
 		at("chunk_size", fmt.Sprintf("%d actions, of which %d have places", c, k.Places), "")
 	}

@@ -32,9 +32,6 @@ var sixPart = configs.Declare("groot_n1d6", configs.Rules[sixKeys]{Check: func(m
 		return
 	}
 	k, o := grootPart.Of(m), piPart.Of(m)
-	if k.Width%k.Heads != 0 || k.Width%2 != 0 {
-		at("dit_width", fmt.Sprintf("%d is no multiple of 2 and of dit_heads = %d", k.Width, k.Heads), "")
-	}
 	if square := o.Patch * smolPart.Of(m).Fold; square < 1 || o.Side%square != 0 {
 		at("view_size", fmt.Sprintf("%d pixels, and squares of patches have %d on each side", o.Side, square),
 			"take a multiple of that")
@@ -145,18 +142,8 @@ func smoothTaps(n, side int) (rows [][]int, weights [][]float32) {
 // and its place in the square fastest.
 func (p *groot) squares(r *block.Rec, h *grad.Value) *grad.Value {
 	t, v, n, fold := r.T, p.d.Sight, p.o.Hidden, p.fold
-	side := p.o.Side / p.o.Patch
-	rows := make([]int32, 0, v.Rows(r.Shape))
-	for image := range family.Levels(r.Shape) * v.Views {
-		for at := range v.Features() {
-			y, x := at/(side/fold)*fold, at%(side/fold)*fold
-			for k := range fold * fold {
-				rows = append(rows, int32(image*v.Patches+(y+k/fold)*side+x+k%fold))
-			}
-		}
-	}
 	features, each := v.FeatureRows(r.Shape), fold*fold
-	h = t.Reshape(t.Take(h, t.ConstI32("groot.squares", rows)), features, each, n)
+	h = t.Reshape(t.Take(h, squares(r, v, p.o.Side/p.o.Patch, fold)), features, each, n)
 	h = t.Reshape(t.Permute(h, 0, 2, 1), features, n*each)
 	h = r.LayerNorm(p.eagle+"mlp1.0", h, n*each, actEps)
 	whole := block.LinearOpts{Bias: true, Rep: true}

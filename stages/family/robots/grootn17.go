@@ -34,9 +34,6 @@ var sevenPart = configs.Declare("groot_n1d7", configs.Rules[sevenKeys]{Check: fu
 	if m.ModelType != "groot_n1d7" {
 		return
 	}
-	if k.Width%k.Heads != 0 || k.Width%2 != 0 {
-		at("dit_width", fmt.Sprintf("%d is no multiple of 2 and of dit_heads = %d", k.Width, k.Heads), "")
-	}
 	if m.Hidden%k.MixHeads != 0 {
 		at("mixer_heads", fmt.Sprintf("%d heads, and rows have %d numbers", k.MixHeads, m.Hidden), "")
 	}

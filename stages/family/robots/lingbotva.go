@@ -222,16 +222,6 @@ func (w lingBot) scores(s *lingStream) grad.AttentionConfig {
 	return grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(w.c.HeadDim)), Tokens: s.place != ""}
 }
 
-// project is a projection of rows to heads, normed over all heads together where norm is not "".
-func (w lingBot) project(r *block.Rec, name string, of *grad.Value, part, norm string) *grad.Value {
-	d, n := w.c.Hidden, w.c.HeadDim
-	h := r.Linear(name+part, of, d, d, block.LinearOpts{Bias: true, Unit: n})
-	if norm != "" {
-		h = r.T.Like(r.Norm(name+norm, h, d, w.c.NormEps), h)
-	}
-	return r.T.Heads(h, n)
-}
-
 // part is one of the six vectors that shift, scale and gate a stream.
 func (w lingBot) part(r *block.Rec, s *lingStream, k int) *grad.Value {
 	return r.T.Columns(s.mod, k*w.c.Hidden, w.c.Hidden)
@@ -242,8 +232,8 @@ func (w lingBot) part(r *block.Rec, s *lingStream, k int) *grad.Value {
 func (w lingBot) heads(r *block.Rec, at string, s *lingStream) {
 	t, name, n := r.T, at+".attn1", w.c.HeadDim
 	h := t.Modulate(s.x, w.part(r, s, 1), w.part(r, s, 0), s.at, denoisers.PlainNorm(w.c.NormEps))
-	s.q, s.k = w.project(r, name, h, ".to_q", ".norm_q"), w.project(r, name, h, ".to_k", ".norm_k")
-	s.v = w.project(r, name, h, ".to_v", "")
+	s.q, s.k = projected(r, w.c, name, h, ".to_q", ".norm_q"), projected(r, w.c, name, h, ".to_k", ".norm_k")
+	s.v = projected(r, w.c, name, h, ".to_v", "")
 	var inv []float32
 	var axis []int32
 	steps := float64(w.d.Chunk/w.d.Parts + 1)
@@ -270,9 +260,9 @@ func (w lingBot) behind(r *block.Rec, at string, s *lingStream, heads, text *gra
 	if h = s.x; denoisers.WanPart.Of(w.c).CrossNorm {
 		h = r.LayerNorm(at+".norm2", s.x, d, w.c.NormEps)
 	}
-	q := w.project(r, at+".attn2", h, ".to_q", ".norm_q")
-	k := w.project(r, at+".attn2", text, ".to_k", ".norm_k")
-	v := w.project(r, at+".attn2", text, ".to_v", "")
+	q := projected(r, w.c, at+".attn2", h, ".to_q", ".norm_q")
+	k := projected(r, w.c, at+".attn2", text, ".to_k", ".norm_k")
+	v := projected(r, w.c, at+".attn2", text, ".to_v", "")
 	o := t.Attention(q, k, v, s.cu, s.told, w.scores(s))
 	s.x = t.Place(s.place, t.Add(s.x, t.Place(s.place, r.Linear(at+".attn2.to_out.0", t.Flat(o), d, d, row))))
 	h = t.Modulate(s.x, w.part(r, s, 4), w.part(r, s, 3), s.at, denoisers.PlainNorm(w.c.NormEps))

@@ -7,6 +7,8 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/family/denoisers"
 )
@@ -81,6 +83,16 @@ func whole(c configs.Model) *family.Denoiser {
 	return &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Canvas: true,
 		Policy: family.Policy{Chunk: o.Chunk, Masked: true, Sight: &family.Sight{Views: o.Views,
 			Patches: o.Height * o.Width, Pixels: 3, Size: [2]int{o.Height, o.Width}, State: o.State}}}
+}
+
+// projected is a projection of rows to heads, normed over all heads together where norm is not "".
+func projected(r *block.Rec, c configs.Model, name string, of *grad.Value, part, norm string) *grad.Value {
+	d, n := c.Hidden, c.HeadDim
+	h := r.Linear(name+part, of, d, d, block.LinearOpts{Bias: true, Unit: n})
+	if norm != "" {
+		h = r.T.Like(r.Norm(name+norm, h, d, c.NormEps), h)
+	}
+	return r.T.Heads(h, n)
 }
 
 // lerobotIdle are keys of lerobot's files that say nothing about the arithmetic of training.

@@ -189,11 +189,8 @@ func (p *smol) embed(r *block.Rec, env map[string]*grad.Value) {
 	env["x"] = t.Place("residual", r.Linear("model.action_time_mlp_out", a, w, w, whole))
 }
 
-// prompt makes rows of squares of patches and of words, and declares what the model could say, which nothing reads.
-func (p *smol) prompt(r *block.Rec, view *grad.Value) *grad.Value {
-	t, n, v := r.T, p.c.Hidden, p.d.Sight
-	h := r.LayerNorm(p.tower+"post_layernorm", view, p.o.Hidden, 1e-6)
-	side, fold := p.o.Side/p.o.Patch, p.s.Fold
+// squares lists patches of all views, of so many on a side, square of fold² patches by square.
+func squares(r *block.Rec, v *family.Sight, side, fold int) *grad.Value {
 	rows := make([]int32, 0, v.Rows(r.Shape))
 	for image := range family.Levels(r.Shape) * v.Views {
 		for at := range v.Features() {
@@ -203,8 +200,16 @@ func (p *smol) prompt(r *block.Rec, view *grad.Value) *grad.Value {
 			}
 		}
 	}
+	return r.T.ConstI32("view.squares", rows)
+}
+
+// prompt makes rows of squares of patches and of words, and declares what the model could say, which nothing reads.
+func (p *smol) prompt(r *block.Rec, view *grad.Value) *grad.Value {
+	t, n, v := r.T, p.c.Hidden, p.d.Sight
+	h := r.LayerNorm(p.tower+"post_layernorm", view, p.o.Hidden, 1e-6)
+	fold := p.s.Fold
 	wide := p.o.Hidden * fold * fold
-	h = t.View(t.Take(h, t.ConstI32("smol.squares", rows)), v.FeatureRows(r.Shape), wide)
+	h = t.View(t.Take(h, squares(r, v, p.o.Side/p.o.Patch, fold)), v.FeatureRows(r.Shape), wide)
 	h = r.Linear(smolVLM+"connector.modality_projection.proj", h, n, wide, block.LinearOpts{Rep: true})
 	words := t.Param(p.language+"embed_tokens.weight", []int{p.c.Vocab, n}, -1, 1, true)
 	e := t.Take(words, t.Data("dif.ids", tensor.I32, family.Captions(r.Shape)))
