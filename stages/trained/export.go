@@ -134,7 +134,13 @@ func (e *Exporter) adapt(path string) error {
 		class := strings.ReplaceAll(string(keys["architectures"]), "ForCausalLM", bareClass)
 		keys["architectures"] = json.RawMessage(class)
 	}
-	if text, err = json.MarshalIndent(keys, "", "  "); err != nil {
+	return writeKeys(path, keys)
+}
+
+// writeKeys writes a file of settings for people to read.
+func writeKeys(path string, keys map[string]json.RawMessage) error {
+	text, err := json.MarshalIndent(keys, "", "  ")
+	if err != nil {
 		return err
 	}
 	return os.WriteFile(path, append(text, '\n'), 0o644)

@@ -136,8 +136,5 @@ func retype(path, dtype string) error {
 			keys[key] = json.RawMessage(fmt.Sprintf("%q", dtype))
 		}
 	}
-	if text, err = json.MarshalIndent(keys, "", "  "); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	return writeKeys(path, keys)
 }

@@ -230,8 +230,5 @@ func setKeys(path string, to map[string]json.RawMessage) error {
 	if reflect.DeepEqual(keys, before) {
 		return nil
 	}
-	if text, err = json.MarshalIndent(keys, "", "  "); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	return writeKeys(path, keys)
 }

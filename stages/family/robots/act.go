@@ -173,11 +173,8 @@ func (a *act) demonstrated(r *block.Rec, env map[string]*grad.Value) {
 	for i := range a.o.Encoders {
 		x = a.layer(r, fmt.Sprintf("%s.layers.%d", name, i), x, places, a.d.LearntCu(r))
 	}
-	at := make([]int32, levels)
-	for i := range at {
-		at[i] = int32(i * (a.p.Chunk + 2))
-	}
-	env["moments"] = r.Linear(name+"_latent_output_proj", t.Take(x, t.ConstI32("act.first", at)), 2*a.o.Latent,
+	at := indices(t, "act.first", levels, func(i int) int { return i * (a.p.Chunk + 2) })
+	env["moments"] = r.Linear(name+"_latent_output_proj", t.Take(x, at), 2*a.o.Latent,
 		n, whole)
 }
 

@@ -115,11 +115,8 @@ func (v *davit) windows(r *block.Rec, name string, i int, x *grad.Value) *grad.V
 	h := t.Take(v.norm(r, name+"window_attn.norm", x), t.ConstI32(fmt.Sprintf("davit.window.%d", i), order))
 	h = r.Linear(name+"window_attn.fn.qkv", h, 3*n, n, whole)
 	part := func(k int) *grad.Value { return t.Heads(t.Columns(h, k*n, n), head) }
-	borders := make([]int32, len(order)/(v.k.Window*v.k.Window)+1)
-	for k := range borders {
-		borders[k] = int32(k * v.k.Window * v.k.Window)
-	}
-	cu := t.ConstI32(fmt.Sprintf("davit.window.cu.%d", i), borders)
+	window := v.k.Window * v.k.Window
+	cu := even(t, fmt.Sprintf("davit.window.cu.%d", i), len(order)/window, window)
 	o := t.Attention(part(0), part(1), part(2), cu, cu, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(head))})
 	o = r.Linear(name+"window_attn.fn.proj", t.Flat(o), n, n, whole)
 	return t.Take(o, t.ConstI32(fmt.Sprintf("davit.place.%d", i), back))
@@ -156,11 +153,7 @@ func (v *davit) channels(r *block.Rec, name string, i int, x *grad.Value) *grad.
 		y := t.Permute(t.View(t.Columns(h, k*n, n), images, places, groups, d), 0, 3, 2, 1)
 		return t.View(y, images*d, groups, places)
 	}
-	borders := make([]int32, images+1)
-	for k := range borders {
-		borders[k] = int32(k * d)
-	}
-	cu := t.ConstI32(fmt.Sprintf("davit.channel.cu.%d", i), borders)
+	cu := even(t, fmt.Sprintf("davit.channel.cu.%d", i), images, d)
 	o := t.Attention(part(0), part(1), part(2), cu, cu, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(places))})
 	o = t.Permute(t.View(o, images, d, groups, places), 0, 3, 2, 1)
 	return r.Linear(name+"channel_attn.fn.proj", t.View(o, images*places, n), n, n, whole)

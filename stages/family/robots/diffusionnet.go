@@ -178,18 +178,14 @@ func (u *net) resnet(r *block.Rec, name string, x, seen *grad.Value, out int) *g
 	t, unit := r.T, out/u.o.Groups
 	h := u.block(r, name+".conv1", x, out, u.o.Groups, 0)
 	told, split := t.Act(seen, kernels.Mish), block.LinearOpts{Bias: true, Unit: unit}
-	levels := make([]int32, x.Shape[0])
-	for i := range levels {
-		levels[i] = int32(i)
-	}
-	scale, plus := (*grad.Value)(nil), 0.0
+	levels, scale, plus := x.Shape[0], (*grad.Value)(nil), 0.0
 	if u.o.Scaled {
 		scale = r.Linear(name+".cond_encoder.scale", told, out, u.told(), split)
 	} else {
-		scale, plus = t.ConstOf("net.none", make([]float32, len(levels)*out), len(levels), out), 1
+		scale, plus = t.ConstOf("net.none", make([]float32, levels*out), levels, out), 1
 	}
 	shift := r.Linear(name+".cond_encoder.shift", told, out, u.told(), split)
-	h = t.Modulate(h, scale, shift, t.ConstI32("net.each", levels), grad.Modulation{Norm: kernels.PlainRows,
+	h = t.Modulate(h, scale, shift, indices(t, "net.each", levels, func(i int) int { return i }), grad.Modulation{Norm: kernels.PlainRows,
 		Plus: plus})
 	h = u.block(r, name+".conv2", h, out, u.o.Groups, 1)
 	if x.Shape[2] != out {

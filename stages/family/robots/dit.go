@@ -165,13 +165,8 @@ func (p *dit) ends(r *block.Rec, env map[string]*grad.Value) {
 	m := r.Linear(p.name+"model.proj_out_1", t.Act(env[ditTime], kernels.SiLU), 2*n, n, whole)
 	level := t.ConstI32("dit.row.level", levelsOf(levels, p.rows()))
 	h := t.Modulate(env[ditPort], t.Columns(m, n, n), t.Columns(m, 0, n), level, denoisers.PlainNorm(1e-6))
-	var at []int32
-	for s := range levels {
-		for k := range chunk {
-			at = append(at, int32((s+1)*p.rows()-chunk+k))
-		}
-	}
-	h = r.Linear(p.name+"model.proj_out_2", t.Take(h, t.ConstI32("dit.actions", at)), p.out, n, whole)
+	at := ofSamples(r, "dit.actions", chunk, func(s, k int) int { return (s+1)*p.rows() - chunk + k })
+	h = r.Linear(p.name+"model.proj_out_2", t.Take(h, at), p.out, n, whole)
 	h = t.Act(p.robots.linear(r, p.name+"action_decoder.layer1", h, chunk, p.out, p.out), kernels.ReLU)
 	y := p.robots.linear(r, p.name+"action_decoder.layer2", h, chunk, p.d.Width(), p.out)
 	if !p.d.Once {

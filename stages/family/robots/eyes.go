@@ -45,37 +45,26 @@ func (e *eyes) see(r *block.Rec, of *grad.Value) *grad.Value {
 	h, w := e.n.Space(4)
 	images, whole := levels*e.d.Sight.Views, block.LinearOpts{Bias: true, Rep: true}
 	features := r.Linear(e.name+"pool.nets", of, k, e.n.Channels(4), whole)
+	places := indices(t, "net.grid", images*h*w, func(i int) int { return i % (h * w) })
 	end := t.Still()
 	grid := t.Param(e.name+"pool.pos_grid", []int{h * w, 2}, -1, 1, false)
 	end()
-	points := t.Flat(e.softmax(r, features, t.Take(grid, e.repeat(r, images, h*w)), images, h*w))
+	points := t.Flat(e.softmax(r, features, t.Take(grid, places), images, h*w))
 	points = t.View(points, images, 2*k)
 	return t.Act(r.Linear(e.name+"out", points, 2*k, 2*k, whole), kernels.ReLU)
-}
-
-// repeat are the rows of a table of n, once an image.
-func (e *eyes) repeat(r *block.Rec, images, n int) *grad.Value {
-	out := make([]int32, images*n)
-	for i := range out {
-		out[i] = int32(i % n)
-	}
-	return r.T.ConstI32("net.grid", out)
 }
 
 // softmax is the mean place of each feature (arXiv:1509.06113): its softmax over an image's n places times these,
 // which is attention of unit vectors to rows of features. features [images·n k], grid [images·n 2] -> [images·k 1 2].
 func (e *eyes) softmax(r *block.Rec, features, grid *grad.Value, images, n int) *grad.Value {
 	t, k := r.T, e.k
-	unit, asks, places := make([]float32, images*k*k), make([]int32, images+1), make([]int32, images+1)
-	for i := range images {
-		for j := range k {
-			unit[(i*k+j)*k+j] = 1
-		}
-		asks[i+1], places[i+1] = int32((i+1)*k), int32((i+1)*n)
+	unit := make([]float32, images*k*k)
+	for i := range images * k {
+		unit[i*k+i%k] = 1
 	}
 	q := t.Cast(t.ConstOf("net.unit", unit, images*k, k))
-	return t.Attention(t.Heads(q, k), t.Heads(features, k), t.Heads(grid, 2), t.ConstI32("net.asks", asks),
-		t.ConstI32("net.places", places), grad.AttentionConfig{Scale: 1})
+	return t.Attention(t.Heads(q, k), t.Heads(features, k), t.Heads(grid, 2), even(t, "net.asks", images, k),
+		even(t, "net.places", images, n), grad.AttentionConfig{Scale: 1})
 }
 
 // source says where their parameters lie in lerobot's files: layers of the ResNet have numbers, and a convolution of one

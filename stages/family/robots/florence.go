@@ -11,15 +11,12 @@ import (
 func (x *xvla) view(r *block.Rec, v *grad.Value) *grad.Value {
 	t, stage := r.T, len(x.f.Widths)-1
 	images, side, n := x.v.images(r.Shape), x.v.side(stage), x.f.Widths[stage]
-	var rows, columns []int32
-	for at := range images * side * side {
-		rows, columns = append(rows, int32(at/side%side)), append(columns, int32(at%side))
-	}
-	table := func(part string, width int, at []int32) *grad.Value {
+	table := func(part string, width int, at func(i int) int) *grad.Value {
 		w := t.Param(xvlaVLM+"image_pos_embed."+part+".weight", []int{x.f.Places, width}, -1, 1, true)
-		return t.Take(w, t.ConstI32("xvla."+part, at))
+		return t.Take(w, indices(t, "xvla."+part, images*side*side, at))
 	}
-	v = t.Add(v, t.Concat(1, table("column_embeddings", n-n/2, columns), table("row_embeddings", n/2, rows)))
+	v = t.Add(v, t.Concat(1, table("column_embeddings", n-n/2, func(i int) int { return i % side }),
+		table("row_embeddings", n/2, func(i int) int { return i / side % side })))
 	end := t.Still()
 	times := t.Param(xvlaVLM+"visual_temporal_embed.pos_idx_to_embed", []int{x.f.Times, n}, -1, 1, false)
 	end()
@@ -52,12 +49,11 @@ func (x *xvla) words(r *block.Rec, seen *grad.Value) *grad.Value {
 		}
 	}
 	v := t.Take(t.Concat(0, seen, words), t.ConstI32("xvla.told", at))
-	places := make([]int32, len(at))
-	for i := range places {
-		places[i] = int32(2 + i%x.told()) // as in BART, whose first two are no places
-	}
+	places := indices(t, "xvla.told.places", len(at), func(i int) int {
+		return 2 + i%x.told() // as in BART, whose first two are no places
+	})
 	w := t.Param(xvlaText+"embed_positions.weight", []int{x.f.Positions + 2, n}, -1, 1, true)
-	v = t.Add(v, t.Take(w, t.ConstI32("xvla.told.places", places)))
+	v = t.Add(v, t.Take(w, places))
 	return r.LayerNorm(xvlaText+"layernorm_embedding", v, n, actEps)
 }
 

@@ -105,13 +105,9 @@ func (p *pi0) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 		p.unread(r, text)
 	} else {
 		attend(text, qt, kt, vt, p.d.TextCu(r), p.d.TextCu(r))
-		each := make([]int32, levels+1)
-		for i := range each {
-			each[i] = int32(i)
-		}
 		told, cu := p.d.Told(r, kt, ks)
 		values, _ := p.d.Told(r, vt, vs)
-		attend(&state, qs, told, values, t.ConstI32("pi.states", each), cu)
+		attend(&state, qs, told, values, borders(r, "pi.states", 1), cu)
 	}
 	attend(&x, qx, p.d.All(r, kt, ks, kx), p.d.All(r, vt, vs, vx), r.Cu(), p.d.JointCu(r))
 	env["text"], env["state"], env["x"] = text.x, state.x, x.x

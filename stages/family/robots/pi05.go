@@ -134,22 +134,15 @@ func (p *pi) patches(r *block.Rec, env map[string]*grad.Value) {
 	t, v, n := r.T, p.d.Sight, p.o.Hidden
 	x := t.Cast(t.Data("dif.view", tensor.F32, v.Rows(r.Shape), v.Pixels))
 	x = r.Linear(p.tower+"embeddings.patch_embedding", x, n, v.Pixels, block.LinearOpts{Bias: true, Rep: true})
-	at := make([]int32, v.Rows(r.Shape))
-	for i := range at {
-		at[i] = int32(i % v.Patches)
-	}
-	env["view"] = t.Add(x, t.Take(p.places(t), t.ConstI32("pi.places", at)))
+	at := indices(t, "pi.places", v.Rows(r.Shape), func(i int) int { return i % v.Patches })
+	env["view"] = t.Add(x, t.Take(p.places(t), at))
 }
 
 // see is layer i of SigLIP's tower (arXiv:2303.15343).
 func (p *pi) see(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, n, head := r.T, p.o.Hidden, p.o.Hidden/p.o.Heads
 	name, x := fmt.Sprintf("%sencoder.layers.%d", p.tower, i), env["view"]
-	borders := make([]int32, x.Shape[0]/p.d.Sight.Patches+1)
-	for i := range borders {
-		borders[i] = int32(i * p.d.Sight.Patches)
-	}
-	cu := t.ConstI32("pi.views", borders)
+	cu := even(t, "pi.views", x.Shape[0]/p.d.Sight.Patches, p.d.Sight.Patches)
 	h := r.LayerNorm(name+".layer_norm1", x, n, 1e-6)
 	proj := func(part string) *grad.Value {
 		return t.Heads(r.Linear(name+".self_attn."+part, h, n, n, block.LinearOpts{Bias: true, Unit: head}), head)

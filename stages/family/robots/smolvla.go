@@ -247,11 +247,7 @@ func (p *smol) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 		end()
 	} else {
 		p.attend(r, &text, qt, kt, vt, p.d.TextCu(r), p.d.TextCu(r), false)
-		each := make([]int32, levels+1)
-		for i := range each {
-			each[i] = int32(i)
-		}
-		p.attend(r, &state, qs, told, values, t.ConstI32("pi.states", each), cu, false)
+		p.attend(r, &state, qs, told, values, borders(r, "pi.states", 1), cu, false)
 	}
 	if i%p.s.Every == 0 {
 		q, k, v := heads(&x, "dif.pos", r.Shape.Rows)

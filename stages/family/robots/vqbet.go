@@ -176,20 +176,15 @@ func (v *vqbet) embed(r *block.Rec, env map[string]*grad.Value) {
 	state := t.View(t.Cast(v.d.State(r)), steps, v.d.Sight.State/n)
 	state = r.Linear("vqbet.state_projector.0", state, in, v.d.Sight.State/n, whole)
 	query := t.Param("vqbet.action_token", []int{1, in}, -1, 1, true)
-	take, place := make([]int32, 0, levels*v.rows()), make([]int32, 0, levels*v.rows())
-	for s := range levels {
-		for k := range v.rows() {
-			row := 2 * steps
-			if k < 3*n && k%3 < 2 {
-				row = k%3*steps + s*n + k/3
-			}
-			take, place = append(take, int32(row)), append(place, int32(k))
+	x := t.Take(t.Concat(0, view, state, query), ofSamples(r, "vqbet.read", v.rows(), func(s, k int) int {
+		if k < 3*n && k%3 < 2 {
+			return k%3*steps + s*n + k/3
 		}
-	}
-	x := t.Take(t.Concat(0, view, state, query), t.ConstI32("vqbet.read", take))
+		return 2 * steps
+	}))
 	x = r.Linear(vqGPT+"transformer.wte", x, v.c.Hidden, in, whole)
 	table := t.Param(vqGPT+"transformer.wpe.weight", []int{v.o.Places, v.c.Hidden}, -1, 1, false)
-	env["x"] = t.Add(x, t.Take(table, t.ConstI32("vqbet.places", place)))
+	env["x"] = t.Add(x, t.Take(table, ofSamples(r, "vqbet.places", v.rows(), func(_, k int) int { return k })))
 }
 
 // layer is a layer of minGPT.
@@ -232,40 +227,27 @@ func constant(t *grad.Tape, name string, by float32, shape ...int) *grad.Value {
 // head ends the model: of the phase of codes with their loss, of that behind it with actions, or the loss of them.
 func (v *vqbet) head(r *block.Rec, env map[string]*grad.Value) {
 	t, says, learns := r.T, env["x"] != nil, v.o.CodeSteps > 0 && (env["x"] == nil || r.Shape.Dim(vqLearns.Dim()) > 0)
-	levels, a, wide, windows := family.Levels(r.Shape), v.d.Width(), v.wide(), v.windows()
+	levels, a, wide, windows, each := family.Levels(r.Shape), v.d.Width(), v.wide(), v.windows(), v.o.Executed
 	if v.o.CodeSteps == 0 {
 		defer t.Still()()
 	}
 	books := v.books(r)
 	if r.Logits {
 		_, y := v.said(r, env["x"], books)
-		var take []int32
-		for s := range levels {
-			for k := range v.d.Chunk { // of the present window all actions, of others the first or the last ones
-				w := min(k, v.k.Observed-1)
-				if k-w >= v.o.Executed {
-					w = k - v.o.Executed + 1
-				}
-				take = append(take, int32((s*windows+w)*v.o.Executed+k-w))
-			}
-		}
-		v.d.Predicted(r, env, t.Take(t.View(y, levels*windows*v.o.Executed, a), t.ConstI32("vqbet.actions", take)))
+		v.d.Predicted(r, env, t.Take(t.View(y, levels*windows*each, a), ofSamples(r, "vqbet.actions", v.d.Chunk,
+			func(s, k int) int { // of the present window all actions, of others the first or the last ones
+				w := max(min(k, v.k.Observed-1), k-each+1)
+				return (s*windows+w)*each + k - w
+			})))
 		return
 	}
-	var take, first []int32
-	for s := range levels {
-		for w := range windows {
-			first = append(first, int32(s*v.d.Chunk+w))
-			for k := range v.o.Executed {
-				take = append(take, int32(s*v.d.Chunk+w+k))
-			}
-		}
-	}
-	actions := t.View(t.Take(v.d.Clean(r), t.ConstI32("vqbet.windows", take)), levels*windows, wide)
+	actions := t.View(t.Take(v.d.Clean(r), ofSamples(r, "vqbet.windows", windows*each, func(s, k int) int {
+		return s*v.d.Chunk + k/each + k%each
+	})), levels*windows, wide)
 	weight := t.View(t.Columns(t.View(v.d.RowWeights(r), levels, v.d.Chunk), 0, 1), levels)
 	weight = t.Scale(weight, float64(v.d.Chunk)/float64(windows))
 	there := t.Take(constant(t, "vqbet.ones", 1, levels, 1), t.Data("dif.at", tensor.I32, v.d.Rows(r.Shape)))
-	there = t.Take(there, t.ConstI32("vqbet.first", first))
+	there = t.Take(there, ofSamples(r, "vqbet.first", windows, func(s, w int) int { return s*v.d.Chunk + w }))
 	made := v.mlp(r, vqCodes+"encoder", t.Cast(actions), v.o.CodeSize)
 	codes, sum := v.quantize(r, books, made, there, weight, learns)
 	if learns {
@@ -355,17 +337,10 @@ func (v *vqbet) quantize(r *block.Rec, books []book, x, there, weight *grad.Valu
 // minus the logarithm of the probability of given codes of each book.
 func (v *vqbet) said(r *block.Rec, x *grad.Value, books []book, codes ...*grad.Value) (nll []*grad.Value, y *grad.Value) {
 	t, levels, windows, n, whole := r.T, family.Levels(r.Shape), v.windows(), v.o.Codes, block.LinearOpts{Rep: true}
-	var take []int32
-	for s := range levels {
-		for w := range windows {
-			at := 3*w + 2
-			if w >= v.k.Observed {
-				at = 2*v.k.Observed + w
-			}
-			take = append(take, int32(s*v.rows()+at))
-		}
-	}
-	x = r.LayerNorm(vqGPT+"transformer.ln_f", t.Take(x, t.ConstI32("vqbet.asked", take)), v.c.Hidden, actEps)
+	x = t.Take(x, ofSamples(r, "vqbet.asked", windows, func(s, w int) int {
+		return s*v.rows() + 2*min(w+1, v.k.Observed) + w
+	}))
+	x = r.LayerNorm(vqGPT+"transformer.ln_f", x, v.c.Hidden, actEps)
 	x = r.Linear(vqGPT+"lm_head", x, v.o.Out, v.c.Hidden, whole)
 	noise := t.View(v.d.Gumbel(r), levels*windows, 2*n)
 	rows, h := x.Shape[0], x

@@ -306,13 +306,24 @@ func each(levels int, parts ...part32) []int32 {
 	return out
 }
 
-// borders are those of sequences of n rows, one a sample.
+// borders are those of sequences of n rows, one a sample; even those of so many sequences.
 func borders(r *block.Rec, name string, n int) *grad.Value {
-	out := make([]int32, family.Levels(r.Shape)+1)
+	return even(r.T, name, family.Levels(r.Shape), n)
+}
+func even(t *grad.Tape, name string, sequences, n int) *grad.Value {
+	return indices(t, name, sequences+1, func(i int) int { return i * n })
+}
+
+// indices are n constants, of which f says each; ofSamples n of each sample, of which f says number k of sample s.
+func indices(t *grad.Tape, name string, n int, f func(i int) int) *grad.Value {
+	out := make([]int32, n)
 	for i := range out {
-		out[i] = int32(i * n)
+		out[i] = int32(f(i))
 	}
-	return r.T.ConstI32(name, out)
+	return t.ConstI32(name, out)
+}
+func ofSamples(r *block.Rec, name string, n int, f func(s, k int) int) *grad.Value {
+	return indices(r.T, name, family.Levels(r.Shape)*n, func(i int) int { return f(i/n, i%n) })
 }
 
 // ofRobots are linear layers of which each robot has its own.

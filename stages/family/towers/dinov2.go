@@ -43,14 +43,8 @@ var (
 // positions have a leading 1 there, and the patch embedding the shape of a convolution.
 func dinov2Source(v *family.Vision) func(string) family.Source {
 	return func(name string) family.Source {
-		s := family.Source{Name: dinov2Names.Replace(name),
-			Module: strings.TrimSuffix(dinov2Modules.Replace(name), ".weight")}
-		switch name {
-		case "visual.cls_token", "visual.pos_embed.weight":
-			s.Lead = 1
-		case "visual.patch_embed.proj.weight":
-			s.Tail = []int{v.Channels, v.Patch, v.Patch}
-		}
+		s := classSource(v, dinov2Names, name)
+		s.Module = strings.TrimSuffix(dinov2Modules.Replace(name), ".weight")
 		return s
 	}
 }

@@ -157,14 +157,17 @@ var internNames = strings.NewReplacer("visual.blocks.", "encoder.layer.", "visua
 // internTowerSource maps names to those of InternVL towers. The class token and the table of
 // positions have a leading 1 there, and the patch embedding the shape of a convolution.
 func internTowerSource(v *family.Vision) func(string) family.Source {
-	return func(name string) family.Source {
-		s := family.Source{Name: internNames.Replace(name)}
-		switch name {
-		case "visual.cls_token", "visual.pos_embed.weight":
-			s.Lead = 1
-		case "visual.patch_embed.proj.weight":
-			s.Tail = []int{v.Channels, v.Patch, v.Patch}
-		}
-		return s
+	return func(name string) family.Source { return classSource(v, internNames, name) }
+}
+
+// classSource is that of a tower with a class token.
+func classSource(v *family.Vision, names *strings.Replacer, name string) family.Source {
+	s := family.Source{Name: names.Replace(name)}
+	switch name {
+	case "visual.cls_token", "visual.pos_embed.weight":
+		s.Lead = 1
+	case "visual.patch_embed.proj.weight":
+		s.Tail = []int{v.Channels, v.Patch, v.Patch}
 	}
+	return s
 }

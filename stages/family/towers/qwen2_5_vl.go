@@ -28,14 +28,7 @@ var _ = family.Register(family.Family{ModelType: "qwen2_5_vl", Paper: "2502.1392
 	Composition: loong.Composition{Name: "qwen2_5_vl", Encoder: "qwen2_5_vl", Projector: "merger",
 		Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]",
 		PositionFunc: []string{"mrope_ids"}},
-	Build: func(c configs.Model) *family.Model {
-		c.RopeScaling.Interleaved = false // as in transformers' class, whatever mrope_interleaved says
-		m := family.ComposedModel("qwen2_5_vl", c, "visual.", family.NormedMerger("visual.merger."),
-			family.TextAt("model."))
-		m.Source = family.InTransformers(m.Source, [2]string{"visual.", "model.visual."},
-			[2]string{"model.", "model.language_model."})
-		return m
-	}})
+	Build: qwenVL("qwen2_5_vl")})
 
 var _ = family.RegisterTower("qwen2_5_vl", family.Tower{Facts: configs.TowerKind{Turns: true, Check: checkWindows,
 	Has: []string{"window_size", "fullatt_block_indexes", "tokens_per_second"}}, Loong: map[string]loong.Part{

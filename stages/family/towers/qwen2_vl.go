@@ -24,14 +24,18 @@ var _ = family.Register(family.Family{ModelType: "qwen2_vl", Paper: "2409.12191"
 	Composition: loong.Composition{Name: "qwen2_vl", Encoder: "qwen2_vl", Projector: "merger",
 		Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]",
 		PositionFunc: []string{"mrope_ids"}},
-	Build: func(c configs.Model) *family.Model {
+	Build: qwenVL("qwen2_vl")})
+
+// qwenVL builds a model of a kind.
+func qwenVL(kind string) func(c configs.Model) *family.Model {
+	return func(c configs.Model) *family.Model {
 		c.RopeScaling.Interleaved = false // as in transformers' class, whatever mrope_interleaved says
-		m := family.ComposedModel("qwen2_vl", c, "visual.", family.NormedMerger("visual.merger."),
-			family.TextAt("model."))
+		m := family.ComposedModel(kind, c, "visual.", family.NormedMerger("visual.merger."), family.TextAt("model."))
 		m.Source = family.InTransformers(m.Source, [2]string{"visual.", "model.visual."},
 			[2]string{"model.", "model.language_model."})
 		return m
-	}})
+	}
+}
 
 var _ = family.RegisterTower("qwen2_vl", family.Tower{Facts: configs.TowerKind{Turns: true},
 	Loong:     map[string]loong.Part{"Qwen2VisionModelConfig": {Preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "quick_gelu"}}},
