@@ -137,6 +137,15 @@ func (t *Tape) Take(x, idx *Value) *Value {
 	return t.one(opTake, kernels.Attr{}, x.DType, shape, x.Place, x, idx)
 }
 
+// Indices are n constants, of which f says each.
+func (t *Tape) Indices(name string, n int, f func(i int) int) *Value {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32(f(i))
+	}
+	return t.ConstI32(name, out)
+}
+
 // ScaleRows is s[i]·x[i]; x [t d], s [t] float32, which has no gradient.
 func (t *Tape) ScaleRows(x, s *Value) *Value {
 	x, s = t.alongRuns(t.full(x), s)

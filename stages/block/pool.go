@@ -20,11 +20,8 @@ func (m *Pool) Forward(r *Rec, name string, x *grad.Value) *grad.Value {
 	rows := x.Shape[0] / n
 	var sum *grad.Value
 	for i := range n {
-		from := make([]int32, rows)
-		for k := range from {
-			from[k] = int32(k*n + i)
-		}
-		one := t.Take(x, t.ConstI32(fmt.Sprintf("%s.pool.%d", name, i), from))
+		from := t.Indices(fmt.Sprintf("%s.pool.%d", name, i), rows, func(k int) int { return k*n + i })
+		one := t.Take(x, from)
 		if sum == nil {
 			sum = one
 		} else {

@@ -41,11 +41,7 @@ func twice(r *block.Rec, x *grad.Value) *grad.Value {
 // attend is attention of one head among the places of each of n pictures: q, k and v [n·h·w c] -> the same.
 func attend(r *block.Rec, n int, q, k, v *grad.Value) *grad.Value {
 	t, c, each := r.T, q.Shape[1], q.Shape[0]/n
-	borders := make([]int32, n+1)
-	for i := range borders {
-		borders[i] = int32(i * each)
-	}
-	cu := t.ConstI32("pictures", borders)
+	cu := t.Indices("pictures", n+1, func(i int) int { return i * each })
 	o := t.Attention(t.Heads(q, c), t.Heads(k, c), t.Heads(v, c), cu, cu,
 		grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(c))})
 	return t.Flat(o)

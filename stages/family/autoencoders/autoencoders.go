@@ -301,11 +301,8 @@ func (a *autoencoder) looks(r *block.Rec, y *grad.Value) {
 	x := t.Cast(a.d.Clean(r))
 	weight := t.Scale(a.pictureWeights(r), p.LookBy/float64(e.frames))
 	if e.frames > 1 {
-		of := make([]int32, e.n*e.frames)
-		for i := range of {
-			of[i] = int32(i / e.frames)
-		}
-		weight = t.View(t.Take(t.View(weight, e.n, 1), t.ConstI32("picture", of)), len(of))
+		of := t.Indices("picture", e.n*e.frames, func(i int) int { return i / e.frames })
+		weight = t.View(t.Take(t.View(weight, e.n, 1), of), e.n*e.frames)
 	}
 	t.Loss(p.Look.Distance(r, p.LookName, pictures(y), pictures(x), weight))
 }

@@ -170,12 +170,9 @@ func (u *unet) resnet(r *block.Rec, name string, x, temb *grad.Value, out int) *
 	h = u.conv(r, name+".conv1", h, out, ConvOpts{Axis: 0, Unit: unit, Size: 3, Stride: 1})
 	e := r.Linear(name+".time_emb_proj", t.Act(temb, kernels.SiLU), out, u.embWidth(),
 		block.LinearOpts{Bias: true, Unit: unit})
-	levels := make([]int32, x.Shape[0])
-	for i := range levels {
-		levels[i] = int32(i)
-	}
-	none := t.ConstOf("dif.none", make([]float32, len(levels)*out), len(levels), out)
-	h = t.Modulate(h, none, e, t.ConstI32("dif.each", levels), grad.Modulation{Norm: kernels.PlainRows, Plus: 1})
+	levels := x.Shape[0]
+	none := t.ConstOf("dif.none", make([]float32, levels*out), levels, out)
+	h = t.Modulate(h, none, e, t.Indices("dif.each", levels, func(i int) int { return i }), grad.Modulation{Norm: kernels.PlainRows, Plus: 1})
 	h = t.Act(u.norm(r, name+".norm2", h, u.c.NormEps), kernels.SiLU)
 	h = u.conv(r, name+".conv2", h, out, ConvOpts{Axis: 1, Unit: unit, Size: 3, Stride: 1})
 	if in != out {
@@ -275,11 +272,7 @@ func (u *unet) layer(r *block.Rec, name string, x *grad.Value, head, level int,
 	t, c := r.T, x.Shape[1]
 	norm := func(which string) *grad.Value { return r.LayerNorm(name+which, x, c, 1e-5) }
 	n, h, w := space(r.Shape, level)
-	borders := make([]int32, n+1)
-	for i := range borders {
-		borders[i] = int32(i * h * w)
-	}
-	cu := t.ConstI32("dif.borders", borders)
+	cu := t.Indices("dif.borders", n+1, func(i int) int { return i * h * w })
 	y := norm(".norm1")
 	x = t.Add(x, u.attend(r, name+".attn1", y, y, head, cu, cu))
 	x = t.Add(x, u.attend(r, name+".attn2", norm(".norm2"), u.d.Captions(r, env), head, cu, u.d.CanvasCu(r)))

@@ -173,7 +173,7 @@ func (a *act) demonstrated(r *block.Rec, env map[string]*grad.Value) {
 	for i := range a.o.Encoders {
 		x = a.layer(r, fmt.Sprintf("%s.layers.%d", name, i), x, places, a.d.LearntCu(r))
 	}
-	at := indices(t, "act.first", levels, func(i int) int { return i * (a.p.Chunk + 2) })
+	at := t.Indices("act.first", levels, func(i int) int { return i * (a.p.Chunk + 2) })
 	env["moments"] = r.Linear(name+"_latent_output_proj", t.Take(x, at), 2*a.o.Latent,
 		n, whole)
 }

@@ -185,7 +185,7 @@ func (u *net) resnet(r *block.Rec, name string, x, seen *grad.Value, out int) *g
 		scale, plus = t.ConstOf("net.none", make([]float32, levels*out), levels, out), 1
 	}
 	shift := r.Linear(name+".cond_encoder.shift", told, out, u.told(), split)
-	h = t.Modulate(h, scale, shift, indices(t, "net.each", levels, func(i int) int { return i }), grad.Modulation{Norm: kernels.PlainRows,
+	h = t.Modulate(h, scale, shift, t.Indices("net.each", levels, func(i int) int { return i }), grad.Modulation{Norm: kernels.PlainRows,
 		Plus: plus})
 	h = u.block(r, name+".conv2", h, out, u.o.Groups, 1)
 	if x.Shape[2] != out {

@@ -118,7 +118,7 @@ func (p *dit) begins(r *block.Rec, env map[string]*grad.Value) {
 	places := t.Param(p.name+"position_embedding.weight", []int{p.places, n}, -1, 1, true)
 	a := t.Take(places, t.ConstI32("dit.places", each(levels, part32{n: chunk, shared: true})))
 	if !p.d.Once {
-		waves := t.Take(t.Columns(features, grootWaves, n), t.ConstI32("dit.level", levelsOf(levels, chunk)))
+		waves := t.Take(t.Columns(features, grootWaves, n), levelsOf(t, "dit.level", levels, chunk))
 		y := of("action_encoder.W1", p.d.Noisy(r), chunk, n, p.d.Width())
 		y = t.Act(of("action_encoder.W2", t.Concat(1, y, waves), chunk, n, 2*n), kernels.SiLU)
 		a = t.Add(of("action_encoder.W3", y, chunk, n, n), a)
@@ -134,7 +134,7 @@ func (p *dit) begins(r *block.Rec, env map[string]*grad.Value) {
 // step is layer i of the transformer of actions.
 func (p *dit) step(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, n, name := r.T, p.width, fmt.Sprintf("%smodel.transformer_blocks.%d", p.name, i)
-	level := t.ConstI32("dit.row.level", levelsOf(family.Levels(r.Shape), p.rows()))
+	level := levelsOf(t, "dit.row.level", family.Levels(r.Shape), p.rows())
 	m := r.Linear(name+".norm1.linear", t.Act(env[ditTime], kernels.SiLU), 2*n, n,
 		block.LinearOpts{Bias: true, Rep: true})
 	h := t.Modulate(env[ditPort], t.Columns(m, 0, n), t.Columns(m, n, n), level, denoisers.PlainNorm(actEps))
@@ -163,7 +163,7 @@ func (p *dit) ends(r *block.Rec, env map[string]*grad.Value) {
 	t, n, levels, chunk := r.T, p.width, family.Levels(r.Shape), p.d.Chunk
 	whole := block.LinearOpts{Bias: true, Rep: true}
 	m := r.Linear(p.name+"model.proj_out_1", t.Act(env[ditTime], kernels.SiLU), 2*n, n, whole)
-	level := t.ConstI32("dit.row.level", levelsOf(levels, p.rows()))
+	level := levelsOf(t, "dit.row.level", levels, p.rows())
 	h := t.Modulate(env[ditPort], t.Columns(m, n, n), t.Columns(m, 0, n), level, denoisers.PlainNorm(1e-6))
 	at := ofSamples(r, "dit.actions", chunk, func(s, k int) int { return (s+1)*p.rows() - chunk + k })
 	h = r.Linear(p.name+"model.proj_out_2", t.Take(h, at), p.out, n, whole)

@@ -45,7 +45,7 @@ func (e *eyes) see(r *block.Rec, of *grad.Value) *grad.Value {
 	h, w := e.n.Space(4)
 	images, whole := levels*e.d.Sight.Views, block.LinearOpts{Bias: true, Rep: true}
 	features := r.Linear(e.name+"pool.nets", of, k, e.n.Channels(4), whole)
-	places := indices(t, "net.grid", images*h*w, func(i int) int { return i % (h * w) })
+	places := t.Indices("net.grid", images*h*w, func(i int) int { return i % (h * w) })
 	end := t.Still()
 	grid := t.Param(e.name+"pool.pos_grid", []int{h * w, 2}, -1, 1, false)
 	end()

@@ -13,7 +13,7 @@ func (x *xvla) view(r *block.Rec, v *grad.Value) *grad.Value {
 	images, side, n := x.v.images(r.Shape), x.v.side(stage), x.f.Widths[stage]
 	table := func(part string, width int, at func(i int) int) *grad.Value {
 		w := t.Param(xvlaVLM+"image_pos_embed."+part+".weight", []int{x.f.Places, width}, -1, 1, true)
-		return t.Take(w, indices(t, "xvla."+part, images*side*side, at))
+		return t.Take(w, t.Indices("xvla."+part, images*side*side, at))
 	}
 	v = t.Add(v, t.Concat(1, table("column_embeddings", n-n/2, func(i int) int { return i % side }),
 		table("row_embeddings", n/2, func(i int) int { return i / side % side })))
@@ -26,7 +26,7 @@ func (x *xvla) view(r *block.Rec, v *grad.Value) *grad.Value {
 	v = t.Take(t.Concat(0, mean, v), t.ConstI32("xvla.seen", each(images, part32{n: 1}, part32{n: side * side})))
 	v = t.Linear(v, t.Param(xvlaVLM+"image_projection", []int{x.f.Hidden, n}, -1, 1, true), nil)
 	v = r.LayerNorm(xvlaVLM+"image_proj_norm", v, x.f.Hidden, actEps)
-	there := t.Take(x.d.There(r), t.ConstI32("xvla.view", levelsOf(images, x.seen())))
+	there := t.Take(x.d.There(r), levelsOf(t, "xvla.view", images, x.seen()))
 	return t.ScaleRows(v, t.View(there, images*x.seen()))
 }
 
@@ -49,7 +49,7 @@ func (x *xvla) words(r *block.Rec, seen *grad.Value) *grad.Value {
 		}
 	}
 	v := t.Take(t.Concat(0, seen, words), t.ConstI32("xvla.told", at))
-	places := indices(t, "xvla.told.places", len(at), func(i int) int {
+	places := t.Indices("xvla.told.places", len(at), func(i int) int {
 		return 2 + i%x.told() // as in BART, whose first two are no places
 	})
 	w := t.Param(xvlaText+"embed_positions.weight", []int{x.f.Positions + 2, n}, -1, 1, true)

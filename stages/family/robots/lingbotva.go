@@ -191,7 +191,7 @@ func (w lingBot) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 		mod:  denoisers.Shift(r, at+".scale_shift_table", env["clip_mod"], 6, w.c.Hidden),
 		rows: family.ClipRows(r.Shape), cu: f.Cu(r), told: told}}
 	if n > 0 { // all of past actions are at time 0, which lies behind the levels of the others
-		none := indices(t, "past.at", n, func(int) int { return w.d.LevelRows(r.Shape) - 1 })
+		none := t.Indices("past.at", n, func(int) int { return w.d.LevelRows(r.Shape) - 1 })
 		all = append(all, &lingStream{name: "past", mod: mod, at: none, pos: "past.pos", rows: n,
 			told: told, cu: t.Data("past.cu", tensor.I32, family.Levels(r.Shape)+1)})
 	}

@@ -134,7 +134,7 @@ func (p *pi) patches(r *block.Rec, env map[string]*grad.Value) {
 	t, v, n := r.T, p.d.Sight, p.o.Hidden
 	x := t.Cast(t.Data("dif.view", tensor.F32, v.Rows(r.Shape), v.Pixels))
 	x = r.Linear(p.tower+"embeddings.patch_embedding", x, n, v.Pixels, block.LinearOpts{Bias: true, Rep: true})
-	at := indices(t, "pi.places", v.Rows(r.Shape), func(i int) int { return i % v.Patches })
+	at := t.Indices("pi.places", v.Rows(r.Shape), func(i int) int { return i % v.Patches })
 	env["view"] = t.Add(x, t.Take(p.places(t), at))
 }
 

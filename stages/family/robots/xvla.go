@@ -311,19 +311,12 @@ func borders(r *block.Rec, name string, n int) *grad.Value {
 	return even(r.T, name, family.Levels(r.Shape), n)
 }
 func even(t *grad.Tape, name string, sequences, n int) *grad.Value {
-	return indices(t, name, sequences+1, func(i int) int { return i * n })
+	return t.Indices(name, sequences+1, func(i int) int { return i * n })
 }
 
-// indices are n constants, of which f says each; ofSamples n of each sample, of which f says number k of sample s.
-func indices(t *grad.Tape, name string, n int, f func(i int) int) *grad.Value {
-	out := make([]int32, n)
-	for i := range out {
-		out[i] = int32(f(i))
-	}
-	return t.ConstI32(name, out)
-}
+// ofSamples are n constants of each sample, of which f says number k of sample s.
 func ofSamples(r *block.Rec, name string, n int, f func(s, k int) int) *grad.Value {
-	return indices(r.T, name, family.Levels(r.Shape)*n, func(i int) int { return f(i/n, i%n) })
+	return r.T.Indices(name, family.Levels(r.Shape)*n, func(i int) int { return f(i/n, i%n) })
 }
 
 // ofRobots are linear layers of which each robot has its own.
@@ -344,16 +337,12 @@ func (o *ofRobots) linear(r *block.Rec, name string, x *grad.Value, n, out, in i
 	w = t.Permute(t.View(w, levels, in, out), 0, 2, 1)
 	b := t.Take(t.Param(name+o.bias, []int{o.d.Robots, out}, -1, 1, true), robot)
 	y := t.GroupedLinear(x, w, borders(r, fmt.Sprintf("robots.each.%d", n), n))
-	return t.Add(y, t.Take(b, t.ConstI32(fmt.Sprintf("robots.level.%d", n), levelsOf(levels, n))))
+	return t.Add(y, t.Take(b, levelsOf(t, fmt.Sprintf("robots.level.%d", n), levels, n)))
 }
 
 // levelsOf is the level of each of n rows a level.
-func levelsOf(levels, n int) []int32 {
-	out := make([]int32, levels*n)
-	for i := range out {
-		out[i] = int32(i / n)
-	}
-	return out
+func levelsOf(t *grad.Tape, name string, levels, n int) *grad.Value {
+	return t.Indices(name, levels*n, func(i int) int { return i / n })
 }
 
 // mask is 1 for the numbers of a vector of n that are read, and 0 for grippers.
@@ -376,7 +365,7 @@ func (x *xvla) embed(r *block.Rec, env map[string]*grad.Value) {
 		actions = t.MulCols(actions, x.mask(r, "xvla.actions", w))
 		state = t.MulCols(state, x.mask(r, "xvla.state", x.p.State))
 	}
-	level := t.ConstI32(fmt.Sprintf("xvla.level.%d", x.p.Chunk), levelsOf(levels, x.p.Chunk))
+	level := levelsOf(t, fmt.Sprintf("xvla.level.%d", x.p.Chunk), levels, x.p.Chunk)
 	time := t.Cast(t.Data("dif.feature", tensor.F32, levels, x.k.Time))
 	a := t.Concat(1, actions, t.Take(state, level), t.Take(time, level))
 	parts := []*grad.Value{x.robots.linear(r, xvlaName+"action_encoder", a, x.p.Chunk, n, w+x.p.State+x.k.Time)}
