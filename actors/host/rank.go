@@ -44,7 +44,7 @@ type RankConfig struct {
 	Seed      uint64 // of the run
 	LRScale   func(param string) float64
 	Decay     func(param string) float64 // factor on weight decay, nil for 1
-	// Learns reports whether a step learns a parameter, and how many before it did not; nil where all steps are alike
+	// Learns reports whether a step learns a parameter, and how many before it did not
 	Learns func(param string, step int64) (learns bool, missed int64)
 	Held   []layout.Held      // this rank's parameters in the model's order
 	Params []layout.ParamPlan // those that it trains

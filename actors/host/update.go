@@ -376,18 +376,10 @@ func (r *Rank) clipped(j actors.Job) core.Verdict {
 	return v
 }
 
-// learns is family.Model.Learns of the step under way.
-func (r *Rank) learns(param string) (learns bool, missed int64) {
-	if r.c.Learns == nil {
-		return true, 0
-	}
-	return r.c.Learns(param, r.now)
-}
-
 // hypers sets the hyper-parameters of a parameter's update, and what its gradient is multiplied with. It reports whether
 // the phase of the step learns the parameter: averages of its optimizer begin where its first phase does.
 func (r *Rank) hypers(p *layout.ParamPlan, v core.Verdict) bool {
-	learns, missed := r.learns(p.Name)
+	learns, missed := r.c.Learns(p.Name, r.now)
 	c := r.c.Optim
 	if r.c.Decay != nil {
 		c.Decay *= r.c.Decay(p.Name)
@@ -413,7 +405,7 @@ func (r *Rank) applyRules() {
 		g := r.owned[p.Name]
 		delete(r.owned, p.Name)
 		rows := r.rows(p)
-		if learns, _ := r.learns(p.Name); learns && rows.Len() > 0 {
+		if learns, _ := r.c.Learns(p.Name, r.now); learns && rows.Len() > 0 {
 			r.byRule(p, g, rows)
 		}
 		rows.Release()

@@ -52,13 +52,10 @@ func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shap
 		all := floats("gumbel", Levels(s), d.Draws)
 		for g, x := range p.items(in) {
 			of := all[g*d.Draws : (g+1)*d.Draws]
-			if x.Noise != nil {
-				copy(of, x.Noise)
-				continue
-			}
 			for i := range of {
 				of[i] = float32(-math.Log(-math.Log(x.key(drawGumbel).Uniform(uint64(i)))))
 			}
+			copy(of, x.Noise) // in its place
 		}
 	}
 	if d.Feature != nil {

@@ -343,13 +343,10 @@ func (v *vqbet) said(r *block.Rec, x *grad.Value, books []book, codes ...*grad.V
 	x = r.LayerNorm(vqGPT+"transformer.ln_f", x, v.c.Hidden, actEps)
 	x = r.Linear(vqGPT+"lm_head", x, v.o.Out, v.c.Hidden, whole)
 	noise := t.View(v.d.Gumbel(r), levels*windows, 2*n)
-	rows, h := x.Shape[0], x
-	unit := make([]float32, n*n)
+	rows, h, unit, chosen, means := x.Shape[0], x, make([]float32, n*n), []*grad.Value(nil), (*grad.Value)(nil)
 	for i := range n {
 		unit[i*n+i] = 1
 	}
-	var chosen []*grad.Value
-	var means *grad.Value
 	for g, b := range books {
 		name, in := fmt.Sprintf("%smap_to_cbet_preds.%d.", vqHead, g), h.Shape[1]
 		w, bias := t.Param(name+"weight", []int{n, in}, -1, 1, true), t.Param(name+"bias", []int{n}, -1, 1, false)
@@ -416,10 +413,8 @@ func (v *vqbet) initial(name string) family.Start {
 		return family.Start{At: func(i int) float32 { return float32(i/v.o.Executed + i%v.o.Executed) }}
 	case strings.HasSuffix(name, ".attn.bias"):
 		return at(func(i int) bool { return i%v.o.Places <= i/v.o.Places })
-	case book == "initted":
-		return at(func(int) bool { return true })
-	case book == "cluster_size":
-		return at(func(int) bool { return false })
+	case book == "initted", book == "cluster_size":
+		return at(func(int) bool { return book == "initted" })
 	case book != "": // kaiming_uniform of [1 codes size]
 		return family.Start{Even: math.Sqrt(6 / float64(v.o.Codes*v.o.CodeSize)), Like: before}
 	case name == vqDone, name == vqStays:
