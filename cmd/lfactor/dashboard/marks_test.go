@@ -37,8 +37,7 @@ func TestMarks(t *testing.T) {
 	require.Equal(t, 403, code)
 	code, text := post(Admin, "marks", `{"name":"a","tags":["z","b","z"],"note":"n","archived":true}`)
 	require.Equal(t, 200, code, text)
-	var of struct{ Runs []summary }
-	of = get[struct{ Runs []summary }](t, s, enter(t, s, Viewer), "/api/runs")
+	of := get[struct{ Runs []summary }](t, s, enter(t, s, Viewer), "/api/runs")
 	require.Equal(t, run.Marks{Name: "a", Tags: []string{"b", "z"}, Note: "n", Archived: true}, of.Runs[0].Marks)
 	code, text = post(Admin, "marks", `{"name":"`+strings.Repeat("x", 101)+`"}`)
 	require.Equal(t, 422, code, text)

@@ -93,7 +93,9 @@ func mark(root *string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return cli.Emit(c, m, func(w io.Writer) { fmt.Fprintf(w, "%s: %+v\n", dir, m) })
+		return cli.Emit(c, m, func(w io.Writer) {
+			fmt.Fprintf(w, "%s: name %q, note %q, tags %v, archived %v\n", dir, m.Name, m.Note, m.Tags, m.Archived)
+		})
 	}
 	return c
 }
@@ -139,7 +141,7 @@ func List(root string) (out []Row, err error) {
 	})
 	slices.SortStableFunc(out, func(a, b Row) int { return b.Record.Started.Compare(a.Record.Started) })
 	if err != nil {
-		err = exit.With(err, exit.Corrupt)
+		err = exit.With(fmt.Errorf("--root: %w; runs lie below it, and the first one makes it", err), exit.Corrupt)
 	}
 	return out, err
 }

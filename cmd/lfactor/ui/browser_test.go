@@ -30,7 +30,7 @@ func TestBrowser(t *testing.T) {
 		name string
 		see  func(*testing.T, *Page)
 	}{{"curves", seeCurves}, {"along", seeAlong}, {"graph", seeGraph}, {"timeline", seeTimeline}, {"why", seeWhy}, {"tables",
-		seeTables}, {"rows", seeRows}, {"simulated", seeSimulated}, {"large", seeLarge}, {"narrow", seeNarrow}} {
+		seeTables}, {"rows", seeRows}, {"simulated", seeSimulated}, {"large", seeLarge}, {"groups", seeGroups}, {"narrow", seeNarrow}} {
 		require.True(t, t.Run(c.name, func(t *testing.T) {
 			c.see(t, p)
 			require.Empty(t, p.Wrong(), "errors in the console")
@@ -296,19 +296,44 @@ func seeLarge(t *testing.T, p *Page) {
 }
 
 func seeNarrow(t *testing.T, p *Page) {
-	p.Size(390, 844)
-	for _, k := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"} {
-		p.Key(k)
-		p.Until("the page has come",
-			`!/^(Loading|Laying|Asking)/.test(document.querySelector("#main").innerText.trim()) &&
+	for _, c := range []struct{ width, height int }{{390, 844}, {360, 740}, {2560, 1440}} {
+		p.Size(c.width, c.height)
+		var header float64
+		p.Eval(`document.querySelector("header").getBoundingClientRect().height`, &header)
+		require.Less(t, header, 60., "the pages are one row")
+		for _, k := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"} {
+			p.Key(k)
+			p.Until("the page has come",
+				`!/^(Loading|Laying|Asking)/.test(document.querySelector("#main").innerText.trim()) &&
 				document.querySelector("#main").innerText.trim()`)
-		p.Eval(`new Promise((r) => setTimeout(r, 200))`, nil) // for answers to be laid out
-		p.Until("nothing is wider than the window", `document.documentElement.scrollWidth <= innerWidth
+			p.Eval(`new Promise((r) => setTimeout(r, 200))`, nil) // for answers to be laid out
+			p.Until("the page's name is in sight", `(() => { const t = document.querySelector("nav [aria-selected=true]").getBoundingClientRect(),
+				n = document.querySelector("nav").getBoundingClientRect(); return t.left >= n.left - 1 && t.right <= n.right + 1; })()`)
+			p.Until("nothing is wider than the window", `document.documentElement.scrollWidth <= innerWidth
 			&& document.querySelector("#main").scrollWidth <= document.querySelector("#main").clientWidth + 1`)
-		shot(t, p, "narrow-"+k)
+			shot(t, p, fmt.Sprint("wide-", c.width, "-", k))
+		}
 	}
 	p.Size(1360, 860)
 	p.Key("1")
+}
+
+// seeGroups puts runs together, pins one, and shows that a viewer marks none.
+func seeGroups(t *testing.T, p *Page) {
+	p.Eval(`(() => { const s = document.querySelector("#group"); s.value = "state"; s.dispatchEvent(new Event("change")); })()`, nil)
+	p.Until("groups have names", `document.querySelectorAll("#runs h2").length >= 2`)
+	p.Eval(`[...document.querySelectorAll("#runs .run")].at(-1).querySelector(".pin").click()`, nil)
+	p.Until("a pinned run stands first", `document.querySelector("#runs .run .pin").getAttribute("aria-pressed") === "true"`)
+	shot(t, p, "groups")
+	var marks int
+	p.Eval(`[...document.querySelectorAll("#runs button")].filter((b) => b.innerText === "mark").length`, &marks)
+	require.Zero(t, marks)
+	p.Eval(`document.querySelector("#runs .run .pin").click()`, nil)
+	p.Eval(`(() => { const s = document.querySelector("#group"); s.value = ""; s.dispatchEvent(new Event("change")); })()`, nil)
+	var wrong bool
+	p.Eval(`document.querySelector("#runs").innerText.includes("marks.json")`, &wrong)
+	require.False(t, wrong, "a simulated step has no marks, and lacks none")
+	p.Until("runs stand in order", `document.querySelectorAll("#runs h2").length === 0`)
 }
 
 // strangers are refused: a viewer stops nothing, another name for this host is none, another page reads nothing.

@@ -28,6 +28,7 @@ function open(name, keep) {
   if (!keep) history.replaceState(null, "", "#" + next[0]);
   tab("answers").hidden = !app.run(app.main)?.draws;
   for (const b of $("tabs").children) b.setAttribute("aria-selected", String(b.dataset.page === next[0]));
+  tab(next[0]).scrollIntoView({ block: "nearest", inline: "nearest" });
   const root = el("div", { role: "tabpanel", "aria-label": next[1] });
   $("main").replaceChildren(root);
   next[2].mount(root);
@@ -71,7 +72,8 @@ function line(r, kept) {
       open(page[0]);
     } });
     const node = el("div", { class: "run" + (r.id === app.main ? " main" : ""), tabindex: 0, role: "button", "aria-pressed": String(r.id === app.main), onclick: () => choose(r.id), onkeydown: (e) => { if (e.key === "Enter") choose(r.id); } },
-      el("div", { class: "name" }, app.runs.length > 1 ? box : "", el("span", { class: "swatch", css: { background: colours[r.id % colours.length] } }), named(r), app.runs.length > 1 ? el("button", { class: "pin", "aria-pressed": String(kept.includes(r.dir)), "aria-label": `pin ${named(r)}`, title: "pin: stands first", onclick: (e) => { e.stopPropagation(); pin(r); } }, kept.includes(r.dir) ? "★" : "☆") : ""),
+      app.runs.length > 1 ? el("button", { class: "pin", "aria-pressed": String(kept.includes(r.dir)), "aria-label": `pin ${named(r)}`, title: "pin: stands first", onclick: (e) => { e.stopPropagation(); pin(r); } }, kept.includes(r.dir) ? "★" : "☆") : "",
+      el("div", { class: "name" }, app.runs.length > 1 ? box : "", el("span", { class: "swatch", css: { background: colours[r.id % colours.length] } }), named(r)),
       el("small", { title: r.why || "" }, r.simulated ? "a step in virtual time" : `${r.state || (r.running ? "running" : "not running")} · step ${r.step}${r.steps ? " of " + r.steps : ""}`), el("small", {}, r.loss ? `loss ${si(r.loss)}` : ""), el("small", { title: r.plan }, r.model),
       r.steps ? el("progress", { max: r.steps, value: Math.min(r.step, r.steps), "aria-label": "steps done" }) : "", r.why ? el("small", { class: "why" }, r.why) : "", r.wrong ? el("small", {}, r.wrong) : "");
     if (r.marks?.tags?.length || r.marks?.note || r.marks?.archived) node.append(el("div", { title: r.marks.note || "" }, ...(r.marks.tags || []).map((t) => el("span", { class: "tag" }, t)), r.marks.archived ? el("span", { class: "tag warn" }, "archived") : "", r.marks.note ? el("small", { class: "note" }, r.marks.note) : ""));
