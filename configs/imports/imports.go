@@ -25,11 +25,10 @@ type Difference struct {
 	Why   string `json:"why"`
 }
 
-//go:embed tables/torchtitan.py
-var dumper string
-
 // Dumper is a script in Python that writes a configuration of torchtitan's registry as JSON, which Import reads.
-func Dumper() string { return dumper }
+//
+//go:embed tables/torchtitan.py
+var Dumper string
 
 // Result is a run file with what differs.
 type Result struct {

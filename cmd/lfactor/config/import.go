@@ -44,7 +44,7 @@ func importCommand() *cobra.Command {
 	) // the flag is there
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *dumper {
-			_, err := fmt.Fprint(c.OutOrStdout(), imports.Dumper())
+			_, err := fmt.Fprint(c.OutOrStdout(), imports.Dumper)
 			return err
 		}
 		if len(args) == 0 {
