@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"io"
 	"net"
 	"runtime"
@@ -90,4 +91,11 @@ func TestChanged(t *testing.T) {
 	require.Equal(t, map[string]string{"b": "3", "c": "4"}, m.Changed(nil))
 	m.Kind = Hosts
 	require.Equal(t, m.Hosts, m.Changed(was))
+}
+
+// TestBeat: the beat that is sent without being made is what a message of its kind would be.
+func TestBeat(t *testing.T) {
+	text, err := json.Marshal(Message{Kind: Beat})
+	require.NoError(t, err)
+	require.Equal(t, string(beat), string(text))
 }
