@@ -17,6 +17,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import time
 
 import openai
 import pydantic
@@ -57,7 +58,7 @@ def main():
             (folder / "tokenizer_config.json").unlink()
             shutil.copy(args.model / "tokenizer_config.json", folder)
             (folder / "chat_template.jinja").write_text(HERMES)
-        words = [args.lfactor, "serve", str(folder), "--port", "0", "--name", "model", "-o", "json"]
+        words = [args.lfactor, "serve", str(folder), "--port", "0", "--name", "model", "-o", "json", "--batches", work + "/batches"]
         words += (["--draft", args.draft] if args.draft else []) + (["--tokenizer", args.tokenizer] if args.tokenizer else [])
         server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         try:
@@ -66,9 +67,30 @@ def main():
                 look(client, args.image)
             else:
                 talk(client, bool(args.template))
+                batch(client, pathlib.Path(work))
         finally:
             server.terminate()
             server.wait()
+
+
+def batch(client, work):
+    """Twenty requests as a batch have the answers that they have one by one."""
+    bodies = [dict(model="model", max_tokens=8, temperature=0, messages=[{"role": "user", "content": f"Count to {i}."}]) for i in range(20)]
+    (work / "in.jsonl").write_text("".join(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions", "body": b}) + "\n"
+                                           for i, b in enumerate(bodies)))
+    file = client.files.create(file=(work / "in.jsonl").open("rb"), purpose="batch")
+    made = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"of": "a test"})
+    while made.status == "in_progress":
+        time.sleep(0.1)
+        made = client.batches.retrieve(made.id)
+    assert made.status == "completed" and made.request_counts.completed == 20 and made.error_file_id is None, made
+    lines = {o["custom_id"]: o for o in map(json.loads, client.files.content(made.output_file_id).text.splitlines())}
+    for i, b in enumerate(bodies):
+        alone = client.chat.completions.create(**b).choices[0].message.content
+        assert lines[str(i)]["response"]["body"]["choices"][0]["message"]["content"] == alone, i
+    assert [f.id for f in client.files.list()] and client.batches.list(limit=1).data[0].id == made.id
+    assert client.files.delete(file.id).deleted
+    print("batch:", made.request_counts.completed, "of", made.request_counts.total, "as one by one")
 
 
 def look(client, image):

@@ -63,6 +63,10 @@ func (l *latencies) export(w io.Writer) {
 	l.first.Export(w, "lfactor_time_to_first_token_seconds", "From a request to the first token, of each answer.")
 	l.token.Export(w, "lfactor_inter_token_latency_seconds", "From one token of an answer to the next.")
 	l.whole.Export(w, "lfactor_e2e_request_latency_seconds", "From a request to the end, of each answer that has one.")
+	// the same under the names of OpenTelemetry's conventions for servers of generative models, as its exporter writes them
+	l.first.Export(w, "gen_ai_server_time_to_first_token_seconds", "Time to generate the first token for successful responses.")
+	l.token.Export(w, "gen_ai_server_time_per_output_token_seconds", "Time per output token generated after the first token.")
+	l.whole.Export(w, "gen_ai_server_request_duration_seconds", "Generative AI server request duration.")
 }
 
 // pace is when an answer's events were.

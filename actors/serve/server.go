@@ -34,6 +34,7 @@ type Options struct {
 	Train     *TrainOptions    // adapters that clients train; nil for none
 	Pairs     string           // file behind which pairs of answers are written that people keep on the page; "" keeps none
 	Reasoning string           // how thoughts are told from what is said: "" leaves them in texts, "auto", or one of Thinkings
+	Batches   string           // folder of files and batches; "" has none
 	Beside    *url.URL         // another server, whose answers the page shows beside the model's; nil for none
 }
 
@@ -60,6 +61,7 @@ type Server struct {
 	context        int
 	guides         guides
 	tenants        *tenantry  // nil where nobody trains
+	batches        *batches   // nil where there are none
 	pairing        sync.Mutex // lets one pair at a time into the file of pairs
 }
 
@@ -103,6 +105,13 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	s.trainable()
 	s.beside()
 	s.pages()
+	if o.Batches != "" {
+		if s.batches, err = newBatches(s, o.Batches); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	s.batches.paths()
 	s.mux.HandleFunc("GET /health", s.health)
 	s.mux.HandleFunc("GET /metrics", s.guarded(s.metrics))
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -130,6 +139,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 
 // Close ends all requests and gives the engine's memory back.
 func (s *Server) Close() {
+	s.batches.close()
 	s.loop.close()
 	s.close()
 }

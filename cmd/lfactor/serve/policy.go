@@ -19,7 +19,8 @@ import (
 var (
 	policyFlags = []string{"prompt", "robot", "replicas", "batch", "clients", "message-bytes", "slow", "denoise-steps",
 		"join", "encoders"}
-	textFlags = []string{"pages", "context", "step-tokens", "running", "precision", "draft", "ahead", "train", "drain", "pairs", "beside", "reasoning-parser"}
+	textFlags = []string{"pages", "context", "step-tokens", "running", "precision", "draft", "ahead", "train", "drain", "pairs", "beside", "batches",
+		"reasoning-parser"}
 )
 
 // bindPolicy declares the flags of policies.

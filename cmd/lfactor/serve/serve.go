@@ -127,6 +127,8 @@ func bindEngine(c *cobra.Command, o *serve.Options) *string {
 func bindPage(c *cobra.Command, o *serve.Options) *string {
 	c.Flags().StringVar(&o.Pairs, "pairs", "", "file of JSON lines behind which pairs of answers are written that people keep on "+
 		"the page: data of preferences")
+	c.Flags().StringVar(&o.Batches, "batches", "", "folder of the files and batches of /v1/files and /v1/batches; a server that begins "+
+		"goes on with batches that are not over")
 	return c.Flags().String("beside", "", "address of another server of this API, http://HOST:PORT, whose answers the page shows "+
 		"beside the model's; it is shown the client's token")
 }
