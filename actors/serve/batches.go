@@ -389,30 +389,9 @@ func (b *batches) create(r *http.Request) (any, error) {
 	if x.Metadata == nil {
 		x.Metadata = json.RawMessage("null")
 	}
-	seen, faults := map[string]bool{}, []batchError{}
-	if err := b.lines(f.ID, func(line int, l *batchLine, err error) bool {
-		x.Counts.Total++
-		switch {
-		case err != nil:
-		case x.Counts.Total > batchLinesMost:
-			err = fmt.Errorf("there are more than %d requests", batchLinesMost)
-		case l.URL != in.Endpoint || l.Method != http.MethodPost:
-			err = fmt.Errorf("it asks %.10q %.40q, and the batch POST %s", l.Method, l.URL, in.Endpoint)
-		case l.CustomID == "" || seen[l.CustomID]:
-			err = fmt.Errorf("its custom_id %.40q is none, or that of a line before", l.CustomID)
-		}
-		if l != nil {
-			seen[l.CustomID] = true
-		}
-		if err != nil {
-			faults = append(faults, batchError{"invalid_line", err.Error(), "input_file_id", line})
-		}
-		return len(faults) < batchTold
-	}); err != nil {
+	faults, err := b.read(x)
+	if err != nil {
 		return nil, err
-	}
-	if x.Counts.Total == 0 {
-		faults = append(faults, batchError{"empty_file", "the file has no line", "input_file_id", 0})
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -435,6 +414,36 @@ func (b *batches) create(r *http.Request) (any, error) {
 		b.start(x)
 	}
 	return x.view(), nil
+}
+
+// read counts a batch's requests, and says which lines are none.
+func (b *batches) read(x *batch) (faults []batchError, err error) {
+	seen := map[string]bool{}
+	if err := b.lines(x.Input, func(line int, l *batchLine, err error) bool {
+		x.Counts.Total++
+		switch {
+		case err != nil:
+		case x.Counts.Total > batchLinesMost:
+			err = fmt.Errorf("there are more than %d requests", batchLinesMost)
+		case l.URL != x.Endpoint || l.Method != http.MethodPost:
+			err = fmt.Errorf("it asks %.10q %.40q, and the batch POST %s", l.Method, l.URL, x.Endpoint)
+		case l.CustomID == "" || seen[l.CustomID]:
+			err = fmt.Errorf("its custom_id %.40q is none, or that of a line before", l.CustomID)
+		}
+		if l != nil {
+			seen[l.CustomID] = true
+		}
+		if err != nil {
+			faults = append(faults, batchError{"invalid_line", err.Error(), "input_file_id", line})
+		}
+		return len(faults) < batchTold
+	}); err != nil {
+		return nil, err
+	}
+	if x.Counts.Total == 0 {
+		faults = append(faults, batchError{"empty_file", "the file has no line", "input_file_id", 0})
+	}
+	return faults, nil
 }
 
 // lines reads the requests of a file until f has enough.

@@ -67,19 +67,22 @@ func requests(n int, more string) string {
 	return b.String()
 }
 
-// TestBatches: a batch's answers are those of single requests, each once, whether the server ended in between or not; a
-// request that is refused lies in the file of errors, and a file with broken lines is none.
+// batchOf makes a batch of a file.
+func batchOf(t *testing.T, url, id string) map[string]any {
+	t.Helper()
+	status, v := post(t, url+"/v1/batches", fmt.Sprintf(`{"input_file_id": %q, "endpoint": "/v1/completions", "completion_window": "24h",
+		"metadata": {"k": "v"}}`, id))
+	require.Equal(t, http.StatusOK, status, "%v", v)
+	return v
+}
+
+// TestBatches: a batch's answers are those of single requests, each once, and a request that is refused lies in the file of
+// errors.
 func TestBatches(t *testing.T) {
 	dir := t.TempDir()
-	s, url := served(t, Options{Batches: dir})
-	begin := func(url, id string) map[string]any {
-		status, v := post(t, url+"/v1/batches", fmt.Sprintf(`{"input_file_id": %q, "endpoint": "/v1/completions", "completion_window": "24h",
-			"metadata": {"k": "v"}}`, id))
-		require.Equal(t, http.StatusOK, status, "%v", v)
-		return v
-	}
+	_, url := served(t, Options{Batches: dir})
 	in := uploaded(t, url, requests(12, "")+`{"custom_id": "bad", "method": "POST", "url": "/v1/completions", "body": {"model": "words", "prompt": "w1", "top_p": 7}}`+"\n\n")
-	x := begin(url, in)
+	x := batchOf(t, url, in)
 	require.Equal(t, "v", at(x, "metadata", "k"))
 	x = ended(t, url, x["id"].(string))
 	require.Equal(t, []any{"completed", 13.0, 12.0, 1.0}, []any{x["status"], at(x, "request_counts", "total"),
@@ -101,10 +104,15 @@ func TestBatches(t *testing.T) {
 	_, text = got(t, url+"/v1/files/"+x["error_file_id"].(string)+"/content")
 	require.Contains(t, text, `"custom_id":"bad"`)
 	require.Contains(t, text, "top_p")
+}
 
+// TestBatchesRefused: a file with broken lines is no batch, and neither is a request for another thing.
+func TestBatchesRefused(t *testing.T) {
+	_, url := served(t, Options{Batches: t.TempDir()})
+	in := uploaded(t, url, requests(1, ""))
 	for bad, why := range map[string]string{"{\n": "it is no request", requests(1, "") + requests(1, ""): "that of a line before", "\n": "has no line",
 		strings.ReplaceAll(requests(1, ""), "/v1/completions", "/v1/other"): "and the batch POST /v1/completions"} {
-		x := begin(url, uploaded(t, url, bad))
+		x := batchOf(t, url, uploaded(t, url, bad))
 		require.Equal(t, "failed", x["status"])
 		require.Contains(t, at(x, "errors", "data", 0, "message"), why)
 	}
@@ -118,9 +126,14 @@ func TestBatches(t *testing.T) {
 	}
 	status, _ := got(t, url+"/v1/files/..%2f..%2fetc/content")
 	require.Equal(t, http.StatusNotFound, status)
+}
 
-	// the server ends with a batch under way, of which the last outcome is cut off, and another goes on
-	x = begin(url, uploaded(t, url, requests(40, "")))
+// TestBatchesGoOn: a batch whose server ended in between, with an outcome that was cut off, has each outcome once; one that
+// is cancelled says so.
+func TestBatchesGoOn(t *testing.T) {
+	dir := t.TempDir()
+	s, url := served(t, Options{Batches: dir})
+	x := batchOf(t, url, uploaded(t, url, requests(40, "")))
 	s.batches.close()
 	var saved batch
 	require.NoError(t, readJSON(filepath.Join(dir, x["id"].(string)+".json"), &saved))
@@ -134,20 +147,20 @@ func TestBatches(t *testing.T) {
 	_, again := served(t, Options{Batches: dir})
 	x = ended(t, again, x["id"].(string))
 	require.Equal(t, []any{"completed", 40.0}, []any{x["status"], at(x, "request_counts", "completed")})
-	_, text = got(t, again+"/v1/files/"+x["output_file_id"].(string)+"/content")
+	_, text := got(t, again+"/v1/files/"+x["output_file_id"].(string)+"/content")
 	require.Equal(t, 40, strings.Count(text, "\n"))
 	for i := range 40 {
 		require.Equal(t, 1, strings.Count(text, fmt.Sprintf(`"custom_id":"r%d"`, i)), "request %d", i)
 	}
 
 	// one is cancelled
-	x = begin(again, uploaded(t, again, strings.ReplaceAll(requests(300, ""), `"max_tokens": 3`, `"max_tokens": 30`)))
-	status, _ = post(t, again+"/v1/batches/"+x["id"].(string)+"/cancel", `{}`)
+	x = batchOf(t, again, uploaded(t, again, strings.ReplaceAll(requests(300, ""), `"max_tokens": 3`, `"max_tokens": 30`)))
+	status, _ := post(t, again+"/v1/batches/"+x["id"].(string)+"/cancel", `{}`)
 	require.Equal(t, http.StatusOK, status)
 	x = ended(t, again, x["id"].(string))
 	require.Equal(t, "cancelled", x["status"])
 	require.NotNil(t, x["cancelled_at"])
-	_, text = got(t, again+"/v1/batches?limit=2")
+	_, text = got(t, again+"/v1/batches?limit=1")
 	var list map[string]any
 	require.NoError(t, json.Unmarshal([]byte(text), &list))
 	require.Equal(t, []any{x["id"], true}, []any{at(list, "data", 0, "id"), list["has_more"]})
