@@ -79,7 +79,7 @@ func openAutoencoder(t *testing.T, name string) *denoised {
 	for range n {
 		mb.Weights = append(mb.Weights, 1/float32(n))
 	}
-	mb.More = map[string]any{family.EncodedKey: items}
+	mb.More = family.EncodedKey.With(mb.More, items)
 	g.made = &mb
 	return g
 }

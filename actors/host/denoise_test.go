@@ -129,7 +129,7 @@ func (g *denoised) microbatch() family.Microbatch {
 	for range n {
 		mb.Weights = append(mb.Weights, 1/float32(n))
 	}
-	mb.More = map[string]any{family.EncodedKey: items}
+	mb.More = family.EncodedKey.With(mb.More, items)
 	return mb
 }
 
@@ -161,7 +161,7 @@ func TestDenoisers(t *testing.T) {
 
 // predicted are the rows of what a model gives that a sample's own image has.
 func (g *denoised) predicted(rows []float32) (out []float32) {
-	for _, x := range g.made.More[family.EncodedKey].([]family.Encoded) {
+	for _, x := range family.EncodedKey.Of(g.made.More) {
 		w := g.m.Denoiser.Width()
 		out = append(out, rows[int(x.From)*w:][:x.Grid[0]*x.Grid[1]*x.Grid[2]*w]...)
 	}
@@ -171,7 +171,7 @@ func (g *denoised) predicted(rows []float32) (out []float32) {
 // alone are the microbatches of one replica of so many, one a sample.
 func (g *denoised) alone(dp int) BatchFunc {
 	whole := *g.made
-	items := whole.More[family.EncodedKey].([]family.Encoded)
+	items := family.EncodedKey.Of(whole.More)
 	return func(_ int64, replica int) (out []family.Microbatch, err error) {
 		for i := replica; i < len(items); i += dp {
 			from, to := whole.Cu[i], whole.Cu[i+1]
@@ -179,7 +179,7 @@ func (g *denoised) alone(dp int) BatchFunc {
 			x.From = 0
 			out = append(out, family.Microbatch{IDs: whole.IDs[from:to], Targets: whole.Targets[from:to],
 				Positions: whole.Positions[from:to], Weights: whole.Weights[from:to],
-				Cu: []int32{0, to - from}, More: map[string]any{family.EncodedKey: []family.Encoded{x}},
+				Cu: []int32{0, to - from}, More: family.EncodedKey.With(family.More{}, []family.Encoded{x}),
 				Images: between(whole.Images, from, to)})
 		}
 		return out, nil

@@ -93,7 +93,7 @@ func openFast(t *testing.T) (*denoised, *fastCase) {
 		}
 		mb.Weights = append(mb.Weights, weight)
 	}
-	mb.More = map[string]any{family.PromptsKey: prompts} // lerobot's answer begins with a token that prompts do not see
+	mb.More = family.PromptsKey.With(mb.More, prompts) // lerobot's answer begins with a token that prompts do not see
 	g.made = mb
 	return g, &want
 }

@@ -158,7 +158,7 @@ func (g *denoised) tells(want *policyCase) {
 	for range n {
 		mb.Weights = append(mb.Weights, 1/float32(n))
 	}
-	mb.More = map[string]any{family.EncodedKey: items}
+	mb.More = family.EncodedKey.With(mb.More, items)
 	g.made = &mb
 }
 
@@ -222,7 +222,7 @@ func (g *denoised) hosts(want *policyCase) {
 		mb.Cu = append(mb.Cu, int32(len(mb.IDs)))
 	}
 	require.NoError(g.t, d.Check(items, len(mb.IDs)))
-	mb.More = map[string]any{family.EncodedKey: items}
+	mb.More = family.EncodedKey.With(mb.More, items)
 	g.made = mb
 }
 
@@ -277,7 +277,7 @@ func TestPolicies(t *testing.T) {
 // acts holds what ten steps of Euler give to lerobot's actions.
 func (g *denoised) acts() {
 	const steps = 10
-	items := g.made.More[family.EncodedKey].([]family.Encoded)
+	items := family.EncodedKey.Of(g.made.More)
 	var acted []float64
 	if g.m.Denoiser.Clip != nil && g.m.Denoiser.Clip.Steps > 0 {
 		g.films(items, steps)
@@ -390,7 +390,7 @@ func (g *denoised) drawsBlocks() {
 		})
 	require.NoError(g.t, err)
 	defer gen.Close()
-	learnt := g.made.More[family.EncodedKey].([]family.Encoded)
+	learnt := family.EncodedKey.Of(g.made.More)
 	for b, of := range []string{"", "later_"} {
 		items := append([]family.Encoded(nil), learnt...)
 		var got []float32
@@ -430,7 +430,7 @@ func (g *denoised) drawsBlocks() {
 
 // draws holds what ten steps of the model's own scheduler give, and of DDIM's, to lerobot's actions, with its noise.
 func (g *denoised) draws() {
-	items := g.made.More[family.EncodedKey].([]family.Encoded)
+	items := family.EncodedKey.Of(g.made.More)
 	zero := make([]float32, len(items[0].X0))
 	for _, name := range []string{"acted", "implicit"} {
 		s := g.m.Denoiser.Scheduler

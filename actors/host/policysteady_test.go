@@ -51,7 +51,7 @@ func TestPoliciesSteady(t *testing.T) {
 				return err
 			})
 			require.NoError(t, err)
-			items := g.made.More[family.EncodedKey].([]family.Encoded)
+			items := family.EncodedKey.Of(g.made.More)
 			for i := range items { // a clip that was drawn, as a policy has it that acts
 				firstBlock(g.m.Denoiser, &items[i])
 				if c := items[i].Clip; c != nil && g.m.Denoiser.Clip.Rolls != nil {
@@ -64,7 +64,7 @@ func TestPoliciesSteady(t *testing.T) {
 					items[i].Level = &noise.Level{Alpha: 1, Time: time}
 				}
 				before := b.n
-				out, err := p.Of(items, nil)
+				out, err := p.Of(items)
 				require.NoError(t, err)
 				return out, b.n - before
 			}

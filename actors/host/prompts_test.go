@@ -15,7 +15,7 @@ func TestPromptsAlone(t *testing.T) {
 	t.Parallel()
 	g, want := openFast(t)
 	whole := *g.made
-	whole.More = nil
+	whole.More = family.More{}
 	var parts []family.Microbatch
 	for i := range want.Samples {
 		from, to := whole.Cu[i], whole.Cu[i+1]
@@ -48,7 +48,7 @@ func TestPromptsAlone(t *testing.T) {
 			mb.Images.Values = append(mb.Images.Values, p.Images.Values...)
 		}
 		if given > 0 {
-			mb.More = map[string]any{family.PromptsKey: told}
+			mb.More = family.PromptsKey.With(mb.More, told)
 		}
 		g.made = &mb
 		out, _ := g.forward(goldenBackends["cpu"](), tensor.F32, false)

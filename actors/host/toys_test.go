@@ -31,7 +31,13 @@ type rowsOf struct {
 
 func (m rowsOf) Classes() int32 { return 9 }
 
-func (m rowsOf) rows(in *family.Inputs) []float32 { v, _ := in.More[m.name].([]float32); return v }
+func (m rowsOf) rows(in *family.Inputs) []float32 { return toyKeys[m.name].Of(in.More) }
+
+// toyKeys are where microbatches have the rows of each modality, and groupsKey the groups of their tokens.
+var (
+	toyKeys   = map[string]family.Key[[]float32]{"sound": family.NewKey[[]float32]("sound"), "state": family.NewKey[[]float32]("state")}
+	groupsKey = family.NewKey[[]int]("groups")
+)
 
 func (m rowsOf) Class(in *family.Inputs) int32 { return int32(len(m.rows(in)) / m.width) }
 
@@ -125,7 +131,7 @@ func toyBatches(replicas int) BatchFunc {
 	return func(step int64, d int) (out []family.Microbatch, err error) {
 		for i := d * total / replicas; i < (d+1)*total/replicas; i++ {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
-			mb := family.Microbatch{Cu: []int32{0, 8}, More: map[string]any{}}
+			mb := family.Microbatch{Cu: []int32{0, 8}}
 			for k := range 8 {
 				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(32))), append(mb.Targets, int32(r.IntN(32)))
 				mb.Positions, mb.Weights = append(mb.Positions, int32(k)),
@@ -139,10 +145,10 @@ func toyBatches(replicas int) BatchFunc {
 				return v
 			}
 			if i%4 > 0 {
-				mb.More["sound"] = numbers(6 * (1 + r.IntN(3)))
+				mb.More = toyKeys["sound"].With(mb.More, numbers(6*(1+r.IntN(3))))
 			}
 			if i%4 != 2 {
-				mb.More["state"] = numbers(3)
+				mb.More = toyKeys["state"].With(mb.More, numbers(3))
 			}
 			out = append(out, mb)
 		}
@@ -245,7 +251,7 @@ func (m grouping) Class(*family.Inputs) int32        { return 0 }
 func (m grouping) Dims(int, int32) map[string]int    { return nil }
 func (m grouping) Planned(int, map[string]int) int32 { return 0 }
 func (m grouping) Tensors(in *family.Inputs, s block.Shape) map[string]*tensor.Tensor {
-	group, _ := in.More["groups"].([]int)
+	group := groupsKey.Of(in.More)
 	order, back, counts := tensor.Make(tensor.I32, s.Rows), tensor.Make(tensor.I32, s.Rows),
 		tensor.Make(tensor.I32, m.groups)
 	for i := range s.Rows {
@@ -302,7 +308,7 @@ func raggedBatches(replicas int) BatchFunc {
 					groups[k] = 2
 				}
 			}
-			out[i].More = map[string]any{"groups": groups}
+			out[i].More = groupsKey.With(out[i].More, groups)
 		}
 		return out, err
 	}

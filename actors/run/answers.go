@@ -290,7 +290,7 @@ func (a *answers) fill(mb *family.Microbatch, b *dataset.Batch, batches []datase
 			}
 		}
 	}
-	mb.More = map[string]any{family.AnswersKey: out}
+	mb.More = family.AnswersKey.With(mb.More, out)
 	return nil
 }
 
@@ -310,7 +310,7 @@ func teach(g *sample.Generator, mb *family.Microbatch) error {
 	if err != nil {
 		return err
 	}
-	mb.More = map[string]any{family.TeacherKey: z}
+	mb.More = family.TeacherKey.With(mb.More, z)
 	return nil
 }
 
@@ -365,6 +365,6 @@ func (a *answers) texts(mb *family.Microbatch, b *dataset.Batch, batches []datas
 	}); err != nil {
 		return err
 	}
-	mb.More = map[string]any{family.AnswersKey: out}
+	mb.More = family.AnswersKey.With(mb.More, out)
 	return nil
 }

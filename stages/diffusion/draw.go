@@ -257,7 +257,7 @@ func (p *painter) evaluate(states []noise.State, texts []*captioned, none *capti
 			items = append(items, e)
 		}
 	}
-	rows, err := gen.Predict(items, nil)
+	rows, err := gen.Predict(items)
 	if err != nil {
 		return nil, err
 	}

@@ -401,7 +401,7 @@ func (x *Pictures) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 	if err := x.D.Check(items, len(mb.IDs)); err != nil {
 		return err
 	}
-	mb.More = map[string]any{family.EncodedKey: items}
+	mb.More = family.EncodedKey.With(mb.More, items)
 	return nil
 }
 

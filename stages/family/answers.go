@@ -24,7 +24,7 @@ func NewAnswers(rows int) *Answers {
 }
 
 // AnswersKey is where Inputs.More has a microbatch's answers, *Answers.
-const AnswersKey = "answers"
+var AnswersKey = NewKey[*Answers]("answers")
 
 // AnswerModality is the modality of models that train by a loss over answers. It adds no shape.
 var AnswerModality Modality = answers{}
@@ -48,8 +48,8 @@ func (answers) TokenTensors() []string { return []string{"obj.seq", "obj.weight"
 
 // Tensors implements Modality.
 func (answers) Tensors(in *Inputs, _ block.Shape) map[string]*tensor.Tensor {
-	a, ok := in.More[AnswersKey].(*Answers)
-	if !ok {
+	a := AnswersKey.Of(in.More)
+	if a == nil {
 		a = NewAnswers(in.Rows)
 	}
 	return map[string]*tensor.Tensor{"obj.seq": tensor.Of(tensor.I32, a.Seq, len(a.Seq)),

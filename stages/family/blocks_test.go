@@ -79,7 +79,7 @@ func TestBlocksAct(t *testing.T) {
 func TestBlocksLevels(t *testing.T) {
 	d, items := inBlocks(0)
 	m := &Model{Modalities: []Modality{d.Modality(), d.Clip.Modality(d)}}
-	in := &Inputs{Rows: 6, Cu: []int32{0, 6}, More: map[string]any{EncodedKey: items}}
+	in := &Inputs{Rows: 6, Cu: []int32{0, 6}, More: EncodedKey.With(More{}, items)}
 	data := blocksData(d, items, m.Class(in, false))
 	at, acts := data["clip.time"].F32(), data["dif.time"].F32()
 	require.Equal(t, []float32{at[2], at[4], at[6]}, []float32{at[1], at[3], at[5]})
@@ -99,7 +99,7 @@ func TestBlocksLevels(t *testing.T) {
 func blocksData(d *Denoiser, items []Encoded, class int32) map[string]*tensor.Tensor {
 	m := &Model{Modalities: []Modality{d.Modality(), d.Clip.Modality(d)}}
 	n := int32(items[0].Tokens())
-	return m.Tensors(&Inputs{Rows: int(n), Cu: []int32{0, n}, More: map[string]any{EncodedKey: items}}, class)
+	return m.Tensors(&Inputs{Rows: int(n), Cu: []int32{0, n}, More: EncodedKey.With(More{}, items)}, class)
 }
 
 // seenInBlocks are what the parts of a stream see.
@@ -108,7 +108,7 @@ func seenInBlocks(t *testing.T, d *Denoiser, items []Encoded, stream string) (ou
 	n := items[0].Tokens()
 	require.NoError(t, d.Check(items, n))
 	m := &Model{Modalities: []Modality{d.Modality(), d.Clip.Modality(d)}}
-	class = m.Class(&Inputs{Rows: n, Cu: []int32{0, int32(n)}, More: map[string]any{EncodedKey: items}},
+	class = m.Class(&Inputs{Rows: n, Cu: []int32{0, int32(n)}, More: EncodedKey.With(More{}, items)},
 		false)
 	got := blocksData(d, items, class)
 	rows, cu := got[stream].I32(), got[stream+".cu"].I32()

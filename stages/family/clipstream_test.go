@@ -28,7 +28,7 @@ func TestClipStream(t *testing.T) {
 	items[1].Clip.Pad = 1
 	require.NoError(t, d.Check(items, 8))
 	m := &Model{Modalities: []Modality{d.Modality(), d.Clip.Modality(d)}}
-	in := &Inputs{Rows: 8, Cu: []int32{0, 4, 8}, More: map[string]any{EncodedKey: items}}
+	in := &Inputs{Rows: 8, Cu: []int32{0, 4, 8}, More: EncodedKey.With(More{}, items)}
 	got := m.Tensors(in, m.Class(in, false))
 	floats := func(name string, n int) []float32 { return got[name].F32()[:n] }
 	ints := func(name string) []int32 { return got[name].I32() }
@@ -72,8 +72,8 @@ func TestClipStreamRoom(t *testing.T) {
 	f := &ClipStream{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1}, Sees: func(n int) []Segment {
 		return []Segment{{0, 1, 0, n}, {1, 2, 0, n}, {2, n, 0, n}}
 	}}
-	in := &Inputs{Rows: 1, Cu: []int32{0, 1}, More: map[string]any{EncodedKey: []Encoded{{Clip: &Clip{
-		Grid: [3]int{4, 1, 1}}}}}}
+	in := &Inputs{Rows: 1, Cu: []int32{0, 1}, More: EncodedKey.With(More{}, []Encoded{{Clip: &Clip{
+		Grid: [3]int{4, 1, 1}}}})}
 	require.PanicsWithValue(t, "family: clip.see of 4 rows lists 12, and has room for 8", func() {
 		clipStream{&Denoiser{Policy: Policy{Clip: f}}}.sees(in, block.Shape{Rows: 1, Dims: map[string]int{ClipRowsDim: 4}},
 			map[string]*tensor.Tensor{})

@@ -52,7 +52,7 @@ type Encoded struct {
 }
 
 // EncodedKey is where Inputs.More has a microbatch's latents, []Encoded in order of their rows.
-const EncodedKey = "latents"
+var EncodedKey = NewKey[[]Encoded]("latents")
 
 // The uses of a sample's random numbers: its level of noise, the noise, and whether it loses its caption.
 const (
@@ -71,7 +71,7 @@ const (
 type latents struct{ d *Denoiser }
 
 func (p latents) items(in *Inputs) []Encoded {
-	v, _ := in.More[EncodedKey].([]Encoded)
+	v := EncodedKey.Of(in.More)
 	return v
 }
 

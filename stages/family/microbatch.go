@@ -11,8 +11,8 @@ type Microbatch struct {
 	Draw                    uint64    // what noise of the microbatch is counted from
 	// Images of the microbatch, whose features take the places of tokens with id -1.
 	Images Images
-	Step   int64          // that learns it, for models that learn in phases; 0 for the last phase
-	More   map[string]any // what other modalities of the model read, by name
+	Step   int64 // that learns it, for models that learn in phases; 0 for the last phase
+	More   More  // what tasks and other modalities read
 }
 
 // Inputs are what the microbatch brings beside tokens and labels.

@@ -32,8 +32,8 @@ type Inputs struct {
 	// what each token is to predict, below 0 where nothing is; nil where nothing is learnt
 	Targets []int32
 	Images  Images
-	Step    int64          // that learns it, from 1; below that where nothing is learnt
-	More    map[string]any // of other modalities, by the names that they look for
+	Step    int64 // that learns it, from 1; below that where nothing is learnt
+	More    More  // of tasks and other modalities
 }
 
 // Modality is what a component takes beside tokens: images, sound, the states of a robot. Its part of a

@@ -27,7 +27,7 @@ func rowsSeen(t *testing.T, d *Denoiser, items []Encoded, stream string) (out []
 	t.Helper()
 	require.NoError(t, d.Check(items, 3))
 	m := &Model{Modalities: []Modality{d.Modality(), d.Clip.Modality(d)}}
-	in := &Inputs{Rows: 3, Cu: []int32{0, 3}, More: map[string]any{EncodedKey: items}}
+	in := &Inputs{Rows: 3, Cu: []int32{0, 3}, More: EncodedKey.With(More{}, items)}
 	class = m.Class(in, false)
 	got := m.Tensors(in, class)
 	rows, cu := got[stream].I32(), got[stream+".cu"].I32()
@@ -74,7 +74,7 @@ func TestRolloutActs(t *testing.T) {
 	m := &Model{Modalities: []Modality{d.Modality(), d.Clip.Modality(d)}}
 	own := int32(ClipRows(m.Shape(3, class)))
 	require.Equal(t, [][]int32{{own, own + 1, own + 2, 0, 1, 2, 3, 4, 5}}, got)
-	in := &Inputs{Rows: 3, Cu: []int32{0, 3}, More: map[string]any{EncodedKey: items}}
+	in := &Inputs{Rows: 3, Cu: []int32{0, 3}, More: EncodedKey.With(More{}, items)}
 	data := m.Tensors(in, class)
 	require.Equal(t, []float32{500, 500, 500, 0}, data["dif.time"].F32()[:4])
 	require.EqualValues(t, len(data["dif.time"].F32())-1, data["dif.at"].I32()[0])
@@ -91,7 +91,7 @@ func TestRolloutLevels(t *testing.T) {
 	d, items := rolls(64)
 	d.Clip.Rolls.Noisy = 1
 	m := &Model{Modalities: []Modality{d.Modality(), d.Clip.Modality(d)}}
-	in := &Inputs{Rows: 3, Cu: []int32{0, 3}, More: map[string]any{EncodedKey: items}}
+	in := &Inputs{Rows: 3, Cu: []int32{0, 3}, More: EncodedKey.With(More{}, items)}
 	data := m.Tensors(in, m.Class(in, false))
 	all := map[float32]bool{}
 	for i, v := range append(data["dif.time"].F32()[:3:3], data["clip.time"].F32()[:6]...) {
@@ -120,7 +120,7 @@ func TestClipsArePlanned(t *testing.T) {
 			x.From = int32(3 * k)
 			more, cu = append(more, x), append(cu, int32(3*k+3))
 		}
-		in := &Inputs{Rows: 3*n + 3, Cu: cu, More: map[string]any{EncodedKey: more}}
+		in := &Inputs{Rows: 3*n + 3, Cu: cu, More: EncodedKey.With(More{}, more)}
 		require.Equal(t, m.Class(in, false), m.Planned(in.Rows, nil))
 	}
 }
@@ -132,7 +132,7 @@ func TestRolloutPad(t *testing.T) {
 		items[0].Clip.Pad = pad
 		require.NoError(t, d.Check(items, 3))
 		m := &Model{Modalities: []Modality{d.Modality(), d.Clip.Modality(d)}}
-		in := &Inputs{Rows: 3, Cu: []int32{0, 3}, More: map[string]any{EncodedKey: items}}
+		in := &Inputs{Rows: 3, Cu: []int32{0, 3}, More: EncodedKey.With(More{}, items)}
 		own = m.Tensors(in, m.Class(in, false))["clip.weight"].F32()
 		for _, w := range own {
 			sum += float64(w)

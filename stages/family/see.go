@@ -53,7 +53,7 @@ func (m *Model) SeePrompts() {
 
 // PromptsKey is where Inputs.More has how many tokens of each sequence with images see each other both ways,
 // []int32, where that does not follow from what is learnt.
-const PromptsKey = "prompts"
+var PromptsKey = NewKey[[]int32]("prompts")
 
 // prompted are images in sequences whose prompts see each other both ways.
 type prompted struct{ seeing }
@@ -64,7 +64,7 @@ func (p prompted) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	if s.Dim(block.Patches) == 0 {
 		return out
 	}
-	given, _ := in.More[PromptsKey].([]int32)
+	given := PromptsKey.Of(in.More)
 	var spans [][2]int32
 	for i := 0; i+1 < len(in.Cu); i++ {
 		from, to := in.Cu[i], in.Cu[i+1]

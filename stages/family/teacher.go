@@ -6,7 +6,7 @@ import (
 )
 
 // TeacherKey is where Inputs.More has a teacher's logits of a microbatch's rows, [rows vocabulary] float32s.
-const TeacherKey = "teacher"
+var TeacherKey = NewKey[[]float32]("teacher")
 
 const teacherData = "obj.teacher"
 
@@ -32,8 +32,8 @@ func (teacher) TokenTensors() []string { return []string{teacherData} }
 
 // Tensors implements Modality.
 func (m teacher) Tensors(in *Inputs, _ block.Shape) map[string]*tensor.Tensor {
-	z, ok := in.More[TeacherKey].([]float32)
-	if !ok {
+	z := TeacherKey.Of(in.More)
+	if z == nil {
 		z = make([]float32, in.Rows*m.vocab)
 	}
 	return map[string]*tensor.Tensor{teacherData: tensor.Of(tensor.F32, z, in.Rows, m.vocab)}

@@ -305,7 +305,7 @@ func (a *Actor) once(p *sample.Prediction, items []family.Encoded) error {
 	for i := range items {
 		items[i].Level = &noise.Level{Alpha: 1}
 	}
-	v, err := p.Of(items, nil)
+	v, err := p.Of(items)
 	if err != nil {
 		return err
 	}
@@ -331,7 +331,7 @@ func (a *Actor) draw(p *sample.Prediction, items []family.Encoded, asks []Ask) e
 		for i := range items {
 			items[i].X0, items[i].Level = s.Input(states[i]), &noise.Level{Alpha: 1, Time: time}
 		}
-		v, err := p.Of(items, nil)
+		v, err := p.Of(items)
 		if err != nil {
 			return err
 		}
@@ -375,7 +375,7 @@ func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 		for i := range items {
 			items[i].Level = &noise.Level{Alpha: 1, Time: 1000 * float32(t)}
 		}
-		v, err := p.Of(items, nil)
+		v, err := p.Of(items)
 		if err != nil {
 			return err
 		}

@@ -183,9 +183,9 @@ func (g *HostedPolicy) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 	if err := g.D.Check(items, len(mb.IDs)); err != nil {
 		return err
 	}
-	mb.More = map[string]any{family.EncodedKey: items}
+	mb.More = family.EncodedKey.With(mb.More, items)
 	if g.D.Readouts > 0 { // no question reads what is behind it
-		mb.More[family.PromptsKey] = told
+		mb.More = family.PromptsKey.With(mb.More, told)
 	}
 	return nil
 }

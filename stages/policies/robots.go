@@ -403,6 +403,6 @@ func (x *Robots) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 	if err := x.D.Check(items, len(mb.IDs)); err != nil {
 		return err
 	}
-	mb.More = map[string]any{family.EncodedKey: items}
+	mb.More = family.EncodedKey.With(mb.More, items)
 	return nil
 }

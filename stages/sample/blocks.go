@@ -57,7 +57,7 @@ func (g *Generator) Blocks(items []family.Encoded, steps int) error {
 				c.Levels = append(c.Levels, level)
 			}
 		}
-		out, err := p.Of(both, nil)
+		out, err := p.Of(both)
 		if err != nil {
 			return err
 		}

@@ -16,11 +16,10 @@ import (
 // Predict gives what a denoiser says of noisy latents, [rows Width] of all of them one after another: items
 // lie behind each other and say their levels, whose Alpha is 1 and whose Sigma is 0 where X0 is noisy
 // already. Of a policy that draws a clip together with its actions, what it says of the clips lies behind.
-// More are data of blocks before the denoiser, nil for none.
-func (g *Generator) Predict(items []family.Encoded, more map[string]any) ([]float32, error) {
+func (g *Generator) Predict(items []family.Encoded) ([]float32, error) {
 	p := g.NewPrediction()
 	defer p.Close()
-	return p.Of(items, more)
+	return p.Of(items)
 }
 
 // Prediction is a denoiser that is asked several times about latents of one shape, of which a trace is recorded once.
@@ -100,12 +99,9 @@ func (p *Prediction) settle(data map[string]*tensor.Tensor) error {
 }
 
 // Of is Generator.Predict. Items of another shape than before have another trace.
-func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32, error) {
+func (p *Prediction) Of(items []family.Encoded) ([]float32, error) {
 	g, prompted := p.g, p.g.m.Denoiser.Hosted //lfvet:kind items of a hosted policy have a prompt before them
-	in := &family.Inputs{Cu: []int32{0}, More: map[string]any{family.EncodedKey: items}}
-	for k, v := range more {
-		in.More[k] = v
-	}
+	in := &family.Inputs{Cu: []int32{0}, More: family.EncodedKey.With(family.More{}, items)}
 	for i := range items {
 		items[i].From = int32(in.Rows)
 		if in.Rows += items[i].Tokens(); prompted {
@@ -203,7 +199,7 @@ func (g *Generator) Film(items []family.Encoded, steps int) error {
 				c.Levels = append(c.Levels, noise.Level{Alpha: 1, Time: 1000 * float32(t)})
 			}
 		}
-		said, err := p.Of(both, nil)
+		said, err := p.Of(both)
 		if err != nil {
 			return err
 		}
@@ -248,7 +244,7 @@ func prompts(in *family.Inputs, items []family.Encoded, readouts int) {
 		}
 	}
 	if readouts > 0 {
-		in.More[family.PromptsKey] = told
+		in.More = family.PromptsKey.With(in.More, told)
 	}
 }
 

@@ -87,7 +87,7 @@ type captions struct {
 // lists are the tokens of a microbatch's captions, one a sample.
 func (c *captions) lists(in *family.Inputs) [][]int32 {
 	var out [][]int32
-	items, _ := in.More[family.EncodedKey].([]family.Encoded)
+	items := family.EncodedKey.Of(in.More)
 	for i := range items {
 		out = append(out, items[i].IDs)
 	}

@@ -78,7 +78,7 @@ func (r *Source) microbatch(step int64, part []*Answer, answers, tokens float64)
 			}
 		}
 	}
-	mb.More = map[string]any{family.AnswersKey: out}
+	mb.More = family.AnswersKey.With(mb.More, out)
 	if r.ref == nil {
 		return mb, nil
 	}

@@ -26,7 +26,7 @@ func TestFresh(t *testing.T) {
 	of := func(step int64) (out []int) {
 		mb, err := r.microbatch(step, []*Answer{several, newest}, 2, 7)
 		require.NoError(t, err)
-		rows := mb.More[family.AnswersKey].(*family.Answers)
+		rows := family.AnswersKey.Of(mb.More)
 		for row := range mb.IDs {
 			if rows.More[row*objective.Columns+objective.Fresh] != 0 {
 				out = append(out, row)

@@ -22,7 +22,7 @@ func TestReadoutsAreNoImages(t *testing.T) {
 	require.NoError(t, m.ActBy(&configs.Policy{Expert: "l1", ExpertWidth: 4, ExpertHeads: 1, ExpertLayers: 1,
 		ExpertActions: 2, ExpertState: 2, ExpertRobots: 1, ExpertReads: 2, Horizon: 1, ViewSize: 8}))
 	in := &family.Inputs{Rows: 9, IDs: []int32{5, -1, 6, -1, -1, 7, -1, -1, 8}, Cu: []int32{0, 5, 8, 9},
-		More: map[string]any{family.EncodedKey: []family.Encoded{{From: 0, Told: 3}, {From: 5, Told: 1}}}}
+		More: family.EncodedKey.With(family.More{}, []family.Encoded{{From: 0, Told: 3}, {From: 5, Told: 1}})}
 	found := false
 	for _, x := range m.Modalities {
 		if r, ok := x.(family.Rowed); ok && slices.Contains(r.TokenTensors(), block.KindsOf) {

@@ -246,7 +246,7 @@ func (s *seeing) Class(in *family.Inputs) int32 {
 	if s.d.Canvas {
 		return 0
 	}
-	items, _ := in.More[family.EncodedKey].([]family.Encoded)
+	items := family.EncodedKey.Of(in.More)
 	if len(items) == 0 || items[0].Pixels == nil {
 		return 1
 	}
@@ -272,7 +272,7 @@ func (s *seeing) Planned(int, map[string]int) int32 {
 
 // Tensors implements family.Modality.
 func (s *seeing) Tensors(in *family.Inputs, sh block.Shape) map[string]*tensor.Tensor {
-	items, _ := in.More[family.EncodedKey].([]family.Encoded)
+	items := family.EncodedKey.Of(in.More)
 	if len(items) > 0 && items[0].Pixels == nil {
 		return nil // of latents that are noisy already
 	}

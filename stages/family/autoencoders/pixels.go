@@ -48,7 +48,7 @@ func (p pixels) class(e extent) int32 {
 }
 
 func (p pixels) items(in *family.Inputs) []family.Encoded {
-	v, _ := in.More[family.EncodedKey].([]family.Encoded)
+	v := family.EncodedKey.Of(in.More)
 	return v
 }
 

@@ -126,7 +126,7 @@ func TestDenoisersAreDiffusers(t *testing.T) {
 			require.NoError(t, err)
 			defer g.file.Close()
 			items := g.items()
-			rows, err := s.Predict(items, nil)
+			rows, err := s.Predict(items)
 			require.NoError(t, err)
 			off, most := 0.0, 0.0
 			for i, x := range items {

@@ -67,7 +67,7 @@ func (s *Step) latents(mb *family.Microbatch, r *rand.Rand) {
 		}
 		items = append(items, e)
 	}
-	mb.More = map[string]any{family.EncodedKey: items}
+	mb.More = family.EncodedKey.With(mb.More, items)
 }
 
 // Encode is an autoencoder's forward that is timed: pixels become latents.
