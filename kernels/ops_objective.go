@@ -25,9 +25,10 @@ var _ = register(Spec{Op: TokenNLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 -> y[
 		"target < 0, with z under a soft cap F[0] > 0 as in linear_lse. The bits are those of linear_lse, lse_join " +
 		"and token_nll of an unsharded vocabulary with logits z, whose activations have the dtype of number " +
 		"I[0]. With I[1] = p > 1 they are those of a vocabulary in p shards of equal numbers of rows, rounded up."},
-	Spec{Op: Objective, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 -> loss[k]f32",
+	Spec{Op: Objective, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 z[t]f32? -> loss[k]f32",
 		Doc: "The loss of number I[0] of package objective over rows with log-probabilities F[0]·x, in float64, " +
-			"in row order, rounded once; of k > 1 numbers what Look gives. p are its parameters, more its columns."},
+			"in row order, rounded once; of k > 1 numbers what Look gives, which reads z, " +
+			"means of rows of logits, too. p are its parameters, more its columns."},
 	Spec{Op: ObjectiveBwd, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 seed[1]f32 -> dx[t]f32",
 		Doc: "The gradient of objective to x, times seed, in float64, rounded once."})
 
@@ -100,6 +101,9 @@ func StoreObjective(c *Call) {
 		by *= float64(c.In[5].F32()[0])
 		l.Of(&p, r, dx)
 	case len(out) > 1:
+		if len(c.In) > 5 && c.In[5] != nil {
+			r.Logit = c.In[5].F32()
+		}
 		by, dx = 1, l.Look(&p, r)
 	default:
 		by, dx = 1, []float64{l.Of(&p, r, dx)}

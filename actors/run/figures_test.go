@@ -45,7 +45,7 @@ func TestPairFigures(t *testing.T) {
 	args := []string{"objective.kind=simpo", "objective.sft_weight=0.5", "train.steps=3"}
 	_, log := pairsRun(t, dir, args...)
 	want := linesOf(t, log)
-	require.Len(t, want[0].Figures, 7)
+	require.Len(t, want[0].Figures, 9)
 	for _, more := range [][]string{{"plan.pp=2"}, {"train.micro_batch=2"}, {"plan.dp=2"}, {"plan.tp=2"},
 		{"plan.tp=2", "plan.sequence_parallel=true", "plan.dp=2"}} {
 		_, log := pairsRun(t, dir, append(more, args...)...)

@@ -95,10 +95,22 @@ func (t *Tape) undealt(x *Value) *Value {
 	return t.to(x, Place{})
 }
 
+// MeanLogits is the mean of each row of logits x·wᵀ, without their products: a row's product with the mean of w's rows.
+// It has no gradient. Shapes: x [t d], w [v d] (sharded over the vocabulary or replicated) -> [t] in float32.
+func (t *Tape) MeanLogits(x, w *Value) *Value {
+	x, w = t.Detach(x), t.Detach(w)
+	mean := t.View(t.Scale(t.to(t.rowSum(opColSum, w, w.Shape[1:]), Place{}), 1/float64(w.Shape[0])), 1, w.Shape[1])
+	return t.View(t.Linear32(t.asType(t.undealt(x), tensor.F32), mean, nil), x.Shape[0])
+}
+
 // Observed is what objective.Loss.Look gives of the rows of Objective, without a gradient: Frame.Observed gives it
 // when the forward has ended. A tape observes one.
-func (t *Tape) Observed(x, seq, weight, more *Value, l *objective.Loss, p objective.Params, sign float64) {
+// z [t] are means of rows of logits, nil for none.
+func (t *Tape) Observed(x, seq, weight, more, z *Value, l *objective.Loss, p objective.Params, sign float64) {
 	t.observed = t.Objective(x, seq, weight, more, l, p, sign)
+	if z != nil {
+		t.observed.Node.In = append(t.observed.Node.In, t.undealt(z))
+	}
 	t.observed.Shape = []int{objective.Looked}
 	t.observed.Need = false
 }

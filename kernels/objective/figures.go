@@ -7,8 +7,9 @@ import (
 
 // Figures are numbers of a step that are looked at beside its loss, means over pairs, answers or tokens: columns of
 // metrics, as TRL names them.
-var Figures = []string{"rewards/chosen", "rewards/rejected", "rewards/accuracies", "logps/chosen",
-	"logps/rejected", "nll_loss", "kl", "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"}
+var Figures = []string{"rewards/chosen", "rewards/rejected", "rewards/accuracies", "logps/chosen", "logps/rejected",
+	"logits/chosen", "logits/rejected", "nll_loss", "kl", "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean",
+	"clip_ratio/region_mean"}
 
 // Looked is how many numbers Look gives.
 var Looked = 1 + 2*len(Figures)
@@ -72,6 +73,12 @@ func (l *Loss) answers(p *Params, r *Rows) {
 		default:
 			x := side(c, "chosen") - side(d, "rejected")
 			r.see("rewards/accuracies", one(x > 0), 1)
+		}
+	}
+	for i, x := range r.Logit {
+		if s := r.Seq[i]; s >= 0 && r.Weight[i] != 0 && !(l.Judged && s%2 == 1) && sides[s^1].N != 0 {
+			chosen := s%2 == 0 && !(l.Judged && sides[s].Margin < 0)
+			r.see("logits/"+map[bool]string{true: "chosen", false: "rejected"}[chosen], float64(x), 1)
 		}
 	}
 	for i, x := range r.LogP {

@@ -51,3 +51,21 @@ func TestLook(t *testing.T) {
 	before := Lookup("grpo").Of(&p, r, make([]float64, 5))
 	require.Equal(t, before, Lookup("grpo").Of(&p, r, make([]float64, 5)))
 }
+
+// TestMeanLogits: means of logits are over the scored tokens of both answers of whole pairs, and of single answers by what they
+// are said to be, without those of other prompts behind them.
+func TestMeanLogits(t *testing.T) {
+	r := &Rows{LogP: make([]float32, 8), Seq: []int32{0, 0, 1, 2, 3, 3, 4, -1}, Weight: []float32{0, 1, 1, 1, 1, 1, 1, 0},
+		More: make([]float32, 8*Columns), Logit: []float32{100, 1, 2, 5, 3, 7, 50, 90}}
+	for i := range 3 { // of sequences 0 and 1
+		r.More[i*Columns+Margin] = -1
+	}
+	of := func(kind string) []float64 {
+		v, f := Lookup(kind).Look(&Params{Beta: 1}, r), slices.Index(Figures, "logits/chosen")
+		return v[1+2*f : 5+2*f]
+	}
+	require.Equal(t, []float64{6, 2, 12, 3}, of("dpo"), "sequence 4 has no partner")
+	require.Equal(t, []float64{5, 1, 1, 1}, of("kto"))
+	r.Logit = nil
+	require.Zero(t, of("dpo")[1])
+}

@@ -73,7 +73,9 @@ type Rows struct {
 	// Weight is the share of the row's sample in the step where the row belongs to the answer, else 0.
 	Weight []float32
 	More   []float32 // [rows Columns]
-	seen   []float64 // by Look, else nil
+	// Logit is the mean of the row's logits over the vocabulary, which Look alone reads; nil where there are none.
+	Logit []float32
+	seen  []float64 // by Look, else nil
 }
 
 // More of row i in a column.

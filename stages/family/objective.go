@@ -64,13 +64,16 @@ func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 		t.Loss(t.Contrast(final, seq, weight, more, o.Loss, o.Params))
 		return
 	}
-	x, sign := (*grad.Value)(nil), -1.0
+	x, z, sign := (*grad.Value)(nil), (*grad.Value)(nil), -1.0
 	if o.Loss.Score {
 		x, sign = s.score(r, final), 1
 	} else {
 		x = t.TokenNLL(h, s.output(r), t.Data("targets", tensor.I32, n), s.LogitCap)
+		if o.Loss.Policy == nil && s.LogitCap == 0 { // capped ones have no such mean
+			z = t.MeanLogits(h, s.output(r))
+		}
 	}
-	t.Observed(x, seq, weight, more, o.Loss, o.Params, sign)
+	t.Observed(x, seq, weight, more, z, o.Loss, o.Params, sign)
 	t.Loss(t.Objective(x, seq, weight, more, o.Loss, o.Params, sign))
 	if v := s.values(); v != nil {
 		t.Loss(t.Objective(s.score(r, final), seq, weight, more, v, o.Params, 1))
