@@ -103,15 +103,14 @@ func (t *Tape) MeanLogits(x, w *Value) *Value {
 	return t.View(t.Linear32(t.asType(t.undealt(x), tensor.F32), mean, nil), x.Shape[0])
 }
 
-// Observed is what objective.Loss.Look gives of the rows of Objective, without a gradient: Frame.Observed gives it
-// when the forward has ended. A tape observes one.
-// z [t] are means of rows of logits, nil for none.
-func (t *Tape) Observed(x, seq, weight, more, z *Value, l *objective.Loss, p objective.Params, sign float64) {
-	t.observed = t.Objective(x, seq, weight, more, l, p, sign)
+// Observed is what objective.Loss.Look gives of the rows of a loss that Objective has made, without a gradient:
+// Frame.Observed gives it when the forward has ended. z [t] are means of rows of logits, nil for none. A tape observes one.
+func (t *Tape) Observed(loss, z *Value) {
+	in := slices.Clone(loss.Node.In)
 	if z != nil {
-		t.observed.Node.In = append(t.observed.Node.In, t.undealt(z))
+		in = append(in, t.undealt(z))
 	}
-	t.observed.Shape = []int{objective.Looked}
+	t.observed = t.one(opObjective, loss.Node.Attr, tensor.F32, []int{objective.Looked}, Place{}, in...)
 	t.observed.Need = false
 }
 

@@ -73,8 +73,9 @@ func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 			z = t.MeanLogits(h, s.output(r))
 		}
 	}
-	t.Observed(x, seq, weight, more, z, o.Loss, o.Params, sign)
-	t.Loss(t.Objective(x, seq, weight, more, o.Loss, o.Params, sign))
+	loss := t.Objective(x, seq, weight, more, o.Loss, o.Params, sign)
+	t.Observed(loss, z)
+	t.Loss(loss)
 	if v := s.values(); v != nil {
 		t.Loss(t.Objective(s.score(r, final), seq, weight, more, v, o.Params, 1))
 	}
