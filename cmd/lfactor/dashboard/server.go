@@ -41,6 +41,8 @@ type Options struct {
 	Used    func(Role) // hears that a link was used, so that another can be given out; nil for nobody
 	// Stop asks a run to save its state and end, of which the folder is given; nil lets nobody do so.
 	Stop func(dir string) error
+	// Talk opens the newest model of a folder of checkpoints for people to talk to; nil lets nobody do so.
+	Talk func(dir string) (Talked, error)
 }
 
 // Server shows runs: an http.Handler.
@@ -53,6 +55,7 @@ type Server struct {
 	handler http.Handler
 	streams atomic.Int32
 	viewing sync.Mutex // a page of rows is being made
+	talks   talks
 	port    int
 }
 
@@ -89,6 +92,8 @@ func New(port int, o Options) *Server {
 		mux.HandleFunc("GET /api/runs/{id}/"+name, s.about(f))
 	}
 	mux.HandleFunc("GET /runs/{id}/rows", s.rows)
+	s.talks.open = o.Talk
+	mux.HandleFunc("/runs/{id}/talk/", s.talk)
 	mux.HandleFunc("POST /api/runs/{id}/stop", s.about(s.stop))
 	mux.HandleFunc("POST /api/runs/{id}/marks", s.about(mark))
 	mux.HandleFunc("POST /api/runs/{id}/delete", s.about(func(f *folder, _ *http.Request) (any, error) { return run.Delete(f.dir) }))
@@ -110,6 +115,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = h.Close() }) // pages try again by themselves
 	defer stop()
+	defer func() {
+		s.talks.mu.Lock()
+		defer s.talks.mu.Unlock()
+		s.talks.drop()
+	}()
 	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

@@ -16,10 +16,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lfactor/lfactor/actors/cluster/user"
+	"github.com/lfactor/lfactor/actors/serve"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/dashboard"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/sim/rehearsal"
+	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Command is lfactor ui: runs in a browser.
@@ -155,7 +159,7 @@ func Serve(ctx context.Context, port int, admin bool, o dashboard.Options, give 
 		_ = give(next) // who reads may have gone; the session goes on
 	}
 	if admin {
-		o.Stop = stop
+		o.Stop, o.Talk = stop, openModel
 	}
 	s = dashboard.New(l.Addr().(*net.TCPAddr).Port, o)
 	first := Links{View: s.Link(dashboard.Viewer)}
@@ -166,6 +170,33 @@ func Serve(ctx context.Context, port int, admin bool, o dashboard.Options, give 
 		return errors.Join(err, l.Close())
 	}
 	return s.Serve(ctx, l)
+}
+
+// talked is a model that people talk to, with its weights.
+type talked struct {
+	*serve.Server
+	model *trained.Trained
+}
+
+// Close implements dashboard.Talked.
+func (t talked) Close() {
+	t.Server.Close()
+	t.model.Close()
+}
+
+// openModel serves the newest model of a folder of checkpoints, a few answers at a time.
+func openModel(dir string) (dashboard.Talked, error) {
+	m, err := trained.Open(dir, "")
+	if err != nil {
+		return nil, err
+	}
+	s, err := serve.New(m, serve.Options{Name: filepath.Base(filepath.Clean(dir)), DType: tensor.F32, Queue: 8, Reasoning: "auto",
+		Engine: sample.EngineOptions{Pages: 256, Rows: 64, Running: 4, Ahead: 4}})
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	return talked{s, m}, nil
 }
 
 // stop asks the process that leads a run to save its state and end.

@@ -78,6 +78,7 @@ function line(r, kept) {
       r.steps ? el("progress", { max: r.steps, value: Math.min(r.step, r.steps), "aria-label": "steps done" }) : "", r.why ? el("small", { class: "why" }, r.why) : "", r.wrong ? el("small", {}, r.wrong) : "");
     if (r.marks?.tags?.length || r.marks?.note || r.marks?.archived) node.append(el("div", { title: r.marks.note || "" }, ...(r.marks.tags || []).map((t) => el("span", { class: "tag" }, t)), r.marks.archived ? el("span", { class: "tag warn" }, "archived") : "", r.marks.note ? el("small", { class: "note" }, r.marks.note) : ""));
     if (app.admin && !r.simulated) node.append(el("button", { onclick: (e) => { e.stopPropagation(); marking(r); } }, "mark"));
+    if (app.admin && !r.simulated) node.append(el("a", { class: "talk", href: `/runs/${r.id}/talk/`, target: "_blank", title: "talk to its newest checkpoint", onclick: (e) => e.stopPropagation() }, "talk"));
     if (app.admin && r.running) node.append(el("button", { onclick: async (e) => {
       e.stopPropagation();
       if (!confirm(`Stop ${r.name}? It saves its state after the step under way.`)) return;
