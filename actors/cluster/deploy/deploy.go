@@ -2,6 +2,7 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,7 +11,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,6 +50,8 @@ type Up struct {
 	// Heads are the names of the heads, where there are to be several: those of their hosts, or, on this
 	// machine, any.
 	Heads []string
+	// Wait is how long hosts may take to join; 0 is 30 s.
+	Wait  time.Duration
 	self  string
 	head  string // the program that serves as a head
 	hash  string // of this binary
@@ -266,13 +271,18 @@ func (u *Up) undo() {
 	}
 }
 
-// joined waits until hosts are connected.
+// joinLimit is how long hosts may take to join where Up.Wait does not say.
+const joinLimit = 30 * time.Second
+
+// joined waits until hosts are connected. The error says of the first hosts that are not, or of the heads where none
+// answers, what their logs end in.
 func (u *Up) joined(ctx context.Context, c *user.Cluster, hosts []user.Host) error {
 	cl, err := c.Client()
 	if err != nil {
 		return err
 	}
-	limit := time.Now().Add(30 * time.Second)
+	wait := cmp.Or(u.Wait, joinLimit)
+	limit := time.Now().Add(wait)
 	var last error
 	var missing []string
 	for time.Now().Before(limit) {
@@ -286,10 +296,33 @@ func (u *Up) joined(ctx context.Context, c *user.Cluster, hosts []user.Host) err
 			return ctx.Err()
 		}
 	}
+	what := fmt.Sprintf("%s did not join within %v", strings.Join(missing, ", "), wait)
 	if last != nil {
-		return last
+		what, hosts, missing = fmt.Sprintf("no head leads within %v: %v", wait, last), c.Seats(), nil
 	}
-	return exit.With(fmt.Errorf("%s did not join within 30 s", strings.Join(missing, ", ")), exit.Unreachable)
+	told := 0
+	for _, h := range hosts {
+		if told < toldMost && (last != nil || slices.Contains(missing, h.Name)) {
+			what += fmt.Sprintf("; the log of %s (%s) ends in: %s", h.Name, h.Addr, u.lastWord(ctx, h))
+			told++
+		}
+	}
+	return exit.With(errors.New(what), exit.Unreachable)
+}
+
+// toldMost is of how many hosts that do not come the logs are told.
+const toldMost = 4
+
+// lastWord is what the log of a head or an agent ends in.
+func (u *Up) lastWord(ctx context.Context, h user.Host) string {
+	if h.SSH == "" {
+		return lastLine(filepath.Join(h.Dir, "log"))
+	}
+	said, err := overSSH(ctx, u.SSHCommand, h.SSH, "tail -n 1 "+quote(path.Join(h.Dir, "log")), nil)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimPrefix(strings.TrimSpace(said), "error: ")
 }
 
 // absent are the names of hosts that are not connected.

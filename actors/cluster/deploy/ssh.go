@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,28 +45,47 @@ func (u *Up) shell(ctx context.Context, r *remote, script string, in io.Reader) 
 	return overSSH(ctx, u.SSHCommand, r.Entry.SSH, script, in)
 }
 
+// What a script on a host may take, and one that is sent a program.
+const (
+	shellLimit = time.Minute
+	sendLimit  = 30 * time.Minute
+)
+
 // overSSH runs a script on a host. The system's ssh is used with all its settings; it may ask nobody
 // anything.
 func overSSH(ctx context.Context, command []string, host, script string, in io.Reader) (string, error) {
 	if len(command) == 0 {
 		command = []string{"ssh"}
 	}
+	within := shellLimit
+	if in != nil {
+		within = sendLimit
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("its shell did not end within %v: log in with `ssh %s` "+
+		"and see what hangs, its home or what its shell reads first", within, host))
+	defer cancel()
 	args := append(append([]string(nil), command[1:]...), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10",
-		"-T", host, "exec sh -c "+quote(script))
+		"-o", "ServerAliveInterval=10", "-T", host, "exec sh -c "+quote(script))
 	c := exec.CommandContext(ctx, command[0], args...)
 	var out, errs bytes.Buffer
-	c.Stdin, c.Stdout, c.Stderr = in, &out, &errs
+	c.Stdin, c.Stdout, c.Stderr, c.WaitDelay = in, &out, &errs, time.Second // what ssh has started may hold them open
 	err := c.Run()
 	if err == nil {
 		return out.String(), nil
 	}
-	said := strings.TrimSpace(errs.String())
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	said := cmp.Or(strings.TrimSpace(errs.String()), strings.TrimSpace(out.String())) // as nologin does
 	if i := strings.LastIndexByte(said, '\n'); i >= 0 {
 		said = said[i+1:]
 	}
 	var x *exec.ExitError
 	if !errors.As(err, &x) {
 		return "", fmt.Errorf("ssh cannot be run: %w", err)
+	}
+	if said == "" {
+		said = fmt.Sprintf("ssh %s ended with %v and said nothing", host, x)
 	}
 	if x.ExitCode() == 255 {
 		return "", errors.New(remedy(host, errs.String(), said))
@@ -277,16 +297,17 @@ func (u *Up) all(what string, hosts []*remote, f func(*remote) error) error {
 		wg.Go(func() { faults[i] = f(r) })
 	}
 	wg.Wait()
-	bad := 0
+	bad, first := 0, ""
 	for i, err := range faults {
 		if err != nil {
 			bad++
+			first = cmp.Or(first, fmt.Sprintf("%s: %v", hosts[i].Entry.Name, err))
 			u.Say("✗ %s  %s: %v", what, hosts[i].Entry.Name, err)
 		}
 	}
 	if bad > 0 {
-		return exit.With(fmt.Errorf("%s: %d of %d hosts cannot take part; nothing was left on any", what,
-			bad, len(hosts)), exit.Unreachable)
+		return exit.With(fmt.Errorf("%s: %d of %d hosts cannot take part, and nothing was left on any: %s", what,
+			bad, len(hosts), first), exit.Unreachable)
 	}
 	u.Say("✓ %s  %d/%d", what, len(hosts), len(hosts))
 	return nil

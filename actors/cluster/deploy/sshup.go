@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -230,11 +231,12 @@ func Check(ctx context.Context, cl *control.Client) (links []control.Link, err e
 
 // Report says how the ways between hosts are, and ends with an error if one of them does not work.
 func Report(links []control.Link, say func(string, ...any)) error {
-	bad := 0
+	bad, first := 0, ""
 	slow, far := control.Link{}, control.Link{}
 	for _, l := range links {
 		if l.Fault != "" {
 			bad++
+			first = cmp.Or(first, fmt.Sprintf("%s cannot reach %s: %s", l.From, l.To, l.Fault))
 			say("✗ ports  %s cannot reach %s: %s; let the ports of hosts.yaml through both ways", l.From,
 				l.To, l.Fault)
 			continue
@@ -247,7 +249,7 @@ func Report(links []control.Link, say func(string, ...any)) error {
 		}
 	}
 	if bad > 0 {
-		return exit.With(fmt.Errorf("ports: %d of %d ways between hosts are closed", bad, len(links)),
+		return exit.With(fmt.Errorf("ports: %d of %d ways between hosts are closed: %s", bad, len(links), first),
 			exit.Unreachable)
 	}
 	say("✓ ports  %d/%d ways between hosts", len(links), len(links))

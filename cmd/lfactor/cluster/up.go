@@ -39,6 +39,7 @@ func up() *cobra.Command {
 	list := c.Flags().StringSlice("hosts", nil, "hosts as ssh is given them, instead of hosts.yaml")
 	heads := c.Flags().StringSlice("heads", nil, "hosts that get a head each, an odd number of them; by default "+
 		"the first. With --local: how many")
+	wait := c.Flags().Duration("wait", 30*time.Second, "how long hosts may take to join, once their agents run")
 	ssh := sshFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		h, err := wanted(args, *list, *local)
@@ -51,7 +52,7 @@ func up() *cobra.Command {
 		if *heads, err = headNames(*heads, *local > 0); err != nil {
 			return err
 		}
-		u := &deploy.Up{Name: *name, Say: say, SSHCommand: strings.Fields(*ssh), Heads: *heads}
+		u := &deploy.Up{Name: *name, Say: say, SSHCommand: strings.Fields(*ssh), Heads: *heads, Wait: *wait}
 		if u.Name == "" {
 			if u.Name = h.Name; u.Name == "" {
 				u.Name = "local"
