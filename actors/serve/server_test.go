@@ -188,7 +188,7 @@ func TestRefusals(t *testing.T) {
 		`"logit_bias": {"x": 1}`:              "no token's number",
 		`"logit_bias": {"999": 1}`:            "is of no token",
 		`"guided_jsn": {}`:                    "unknown field",
-		`"guided_json": {"oneOf": []}`:        "guided_json: # has oneOf",
+		`"guided_json": {"oneOf": []}`:        "guided_json: #/oneOf is no list",
 		`"guided_regex": "("`:                 "guided_regex: error parsing",
 		`"guided_regex": "(a|aa|b?){0,900}c"`: "too many ways",
 		`"guided_grammar": ""`:                "no rule \"root\"",
