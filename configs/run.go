@@ -83,7 +83,7 @@ func (m *ModelRef) given() int {
 // Data says what is read and how samples are made of it.
 type Data struct {
 	Kind        string       `key:"kind" default:"auto" oneof:"auto|@formats|chat|media|pairs|kto" class:"free" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, prompts, pairs of answers (preference, or pairs), judged answers (judged, or kto), similar texts, or samples of images and videos with conversations in webdataset shards. auto goes by the names and the content of the files, as lfactor data lint does; a file that looks like another format than is named here is an error."`
-	Paths       []WeightPath `key:"paths" class:"fixed" flag:"data-path,train-data-path" doc:"Files, directories or patterns; {path, weight} mixes several in proportion. Megatron's form is the prefix of a .bin/.idx pair."`
+	Paths       []WeightPath `key:"paths" class:"fixed" flag:"data-path,train-data-path" doc:"Files, directories or patterns; {path, weight} mixes several in proportion. With {path, weight, name} the metrics have the loss and the tokens of each name too. Megatron's form is the prefix of a .bin/.idx pair."`
 	Valid       []WeightPath `key:"valid" class:"fixed" flag:"valid-data-path" doc:"Data of validation runs; without it data.split sets some aside. Paths with one name are one set, and each set is evaluated by itself: [{path: news.jsonl, name: news}, {path: code.jsonl, name: code}]."`
 	Split       []float64    `key:"split" default:"[100, 0, 0]" class:"fixed" flag:"split" doc:"Shares of training, validation and test documents, in proportion."`
 	Tokenizer   string       `key:"tokenizer" class:"fixed" flag:"hf-tokenizer-path,tokenizer-model" doc:"Directory with tokenizer.json; by default that of model.path."`
@@ -151,8 +151,8 @@ func (d *Data) Check(at faults) {
 	}
 	checkWeights(at, "data.paths", d.Paths)
 	checkWeights(at, "data.valid", d.Valid)
-	if named := Sets(d.Paths); len(named) > 1 || len(named) == 1 && named[0] != "" {
-		at.fault("data.paths", "names are of validation sets", "leave name out")
+	if named := Sets(d.Paths); d.Named() != nil && (slices.Contains(named, "") || d.Follow) {
+		at.fault("data.paths", "some paths have a name and others have none, or data.follow has only one", "name all, or none")
 	}
 	if sets := Sets(d.Valid); len(sets) > 1 && slices.Contains(sets, "") {
 		at.fault("data.valid", "some paths have the name of a set and others have none", "name all, or none")
@@ -164,6 +164,14 @@ func (d *Data) Check(at faults) {
 
 // setName is what the name of a validation set may be: a part of the name of a curve.
 var setName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+
+// Named are the names of the sources that the loss of training is told by; nil where data.paths have none.
+func (d *Data) Named() []string {
+	if names := Sets(d.Paths); len(names) > 1 || len(names) == 1 && names[0] != "" {
+		return names
+	}
+	return nil
+}
 
 // Sets are the names of the validation sets that paths belong to, in their order; "" is that of paths without one.
 func Sets(paths []WeightPath) (names []string) {

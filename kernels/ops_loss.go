@@ -11,6 +11,7 @@ const (
 	LinearCEDW  Op = "linear_ce_dw"
 	LinearCEBwd Op = "linear_ce_bwd"
 	LinearCE    Op = "linear_ce"
+	GroupNLL    Op = "group_nll"
 	Sum         Op = "sum"
 	Mul         Op = "mul"
 	Scale       Op = "scale"
@@ -62,6 +63,9 @@ var _ = register(Spec{Op: LinearLSE,
 	Spec{Op: LSEJoin, Sig: "lse[t,n]f32 -> y[t]f32", Doc: "y = log Σ exp over the n shards, stable."},
 	Spec{Op: NLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 weight[t]f32 -> loss[1]f32",
 		Doc: "loss = Σ weight·(lse-hit) over rows with target >= 0, in float64, in row order."},
+	Spec{Op: GroupNLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 group[t]i32 -> y[k]f32",
+		Doc: "Of rows of group g with target >= 0, y[1+2g] = Σ lse-hit and y[2+2g] is how many, in float64, in row " +
+			"order, rounded once; y[0] = 0."},
 	Spec{Op: LinearCEDX, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 " +
 		"seed[1]f32 e[t,v]A? top[t,b]f32? -> dx[t,d]A", Products: lossProducts(true, false),
 		Doc: "With dz = seed·weight·(exp(z-lse) - onehot(target-I[0])), 0 where target < 0, with a soft " +
@@ -73,9 +77,10 @@ var _ = register(Spec{Op: LinearLSE,
 	Spec{Op: LinearCEBwd, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 e[t,v]A? " +
 		"top[t,b]f32? -> dx[t,d]A dw[v,d]f32", Products: lossProducts(true, true), Doc: "Both gradients from one " +
 		"dz, each bit-identical to the separate operation. I[0], I[1] and F[0] as in linear_ce_dw."}, Spec{Op: LinearCE,
-		Sig:      "x[t,d]A w[v,d]A target[t]i32 weight[t]f32 seed[1]f32 -> loss[1]f32 work[b,r,s]A dx[t,d]A dw[v,d]f32",
+		Sig: "x[t,d]A w[v,d]A target[t]i32 weight[t]f32 seed[1]f32 -> loss[1]f32 work[b,r,s]A dx[t,d]A dw[v,d]f32 " +
+			"lse[t]f32? hit[t]f32?",
 		Products: lossProducts(true, true), Doc: "linear_lse, lse_join, nll and linear_ce_bwd of an " +
-			"unsharded vocabulary in one: loss, dx and dw have their bits, and no logits outlive the call. " +
+			"unsharded vocabulary in one: loss, dx and dw, and lse and hit, both or neither, have their bits, and no logits outlive the call. " +
 			"work is of the shape LossWork; what is left in it has no meaning. I[1] = Accumulate adds into dw."},
 	Spec{Op: Sum, Sig: "x0[...]T ... -> y[...]T", Doc: "y = x0 + x1 + …, in operand order " +
 		"in float32 (float64 for f64), rounded once. y may be x0 (in place). One operand copies."},
@@ -91,3 +96,18 @@ var _ = register(Spec{Op: LinearLSE,
 			"draw number; e counts elements within the row. The gradient is the same call on dy."},
 	Spec{Op: Slice, Sig: "x[*]T -> y[*]T", Doc: "y = x[..., I[1]:I[1]+len, ...] along axis I[0]; len is y's."},
 	Spec{Op: Concat, Sig: "x0[*]T ... -> y[*]T", Doc: "Concatenates along axis I[0]."})
+
+// StoreGroupNLL is group_nll on the processor.
+func StoreGroupNLL(c *Call) {
+	lse, hit, target, group, y := c.In[0].F32(), c.In[1].F32(), c.In[2].I32(), c.In[3].I32(), c.Out[0].F32()
+	sums := make([]float64, len(y))
+	for i, g := range group {
+		if target[i] >= 0 {
+			sums[1+2*g] += float64(lse[i]) - float64(hit[i])
+			sums[2+2*g]++
+		}
+	}
+	for i, x := range sums {
+		y[i] = float32(x)
+	}
+}

@@ -32,6 +32,7 @@ type data struct {
 	train    dataset.Batches
 	valid    []*dataset.Loader // by validation set
 	sources  []dataset.Source
+	named    []int32 // of each of training, the number of its name among those of data.paths, or nil
 	bad      *dataset.Quarantine
 	ledger   *dataset.Ledger
 	inLedger atomic.Int64      // the newest step that is entered
@@ -360,6 +361,7 @@ func (d *data) batches(step int64, dp int) ([]family.Microbatch, error) {
 	d.mu.Unlock()
 	for k, b := range shares[dp] {
 		mb := microbatch(&b, weights[k], uint64(c.Train.Seed), d.r.draws())
+		d.byName(&mb, &b, step)
 		if d.answers != nil {
 			if err := d.answers.fill(&mb, &b, m.batches); err != nil {
 				return nil, err

@@ -61,9 +61,18 @@ func (p *reporter) counted(m actors.Message) {
 	}
 }
 
-// looked takes what the loss of a step has shown: of each figure a sum and of how many.
-func (m *Metrics) looked(sums []float64) {
-	for f := 0; 2*f+1 < len(sums); f++ {
+// looked takes what the loss of a step has shown: of each figure, or each named source, a sum and of how many.
+func (m *Metrics) looked(sums []float64, sources []string) {
+	for s, name := range sources {
+		if 2*s+1 >= len(sums) {
+			return
+		}
+		m.Figures["tokens/"+name] = sums[2*s+1]
+		if sums[2*s+1] > 0 {
+			m.Figures["loss/"+name] = sums[2*s] / sums[2*s+1]
+		}
+	}
+	for f := 0; sources == nil && 2*f+1 < len(sums); f++ {
 		if n := sums[2*f+1]; n > 0 {
 			m.Figures[objective.Figures[f]] = sums[2*f] / n
 		}

@@ -361,7 +361,7 @@ func (p *reporter) step(m actors.Message) {
 	if p.findingsAt == m.Step {
 		line.Products, line.Scores = p.productErrors(), p.scores
 	}
-	line.looked(p.figures)
+	line.looked(p.figures, p.r.cfg.Run.Data.Named())
 	p.figures = nil
 	line.Drawn = p.r.data.rollouts.Gap(m.Step, line.Figures, v.Gap)
 	p.gapped(m.Step, line.Drawn)

@@ -13,6 +13,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/diffusion"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
@@ -133,6 +135,10 @@ func (d *data) openKind() (err error) {
 		return d.r.cfg.Fault("data.paths", fmt.Sprintf("the data is %s: recordings of robots, and nothing else, "+
 			"are what policies learn", d.kind), "name a data set of LeRobot for a policy, or for a vision-language "+
 			"model with policy.tokens, and other data for other models")
+	}
+	if d.r.cfg.Run.Data.Named() != nil && (name != "language" || fit.Loss(d.r.cfg) != nil) {
+		return d.r.cfg.Fault("data.paths", "names of sources are for the loss of a language model, which this run does not "+
+			"train by", "leave name out")
 	}
 	if !acts && d.kind.Form() != dataset.InParts {
 		return nil
@@ -255,6 +261,9 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 		}
 		weighted = weighted || len(list) > 1
 		for _, w := range list {
+			if names := c.Named(); key == "data.paths" && names != nil {
+				d.named = append(d.named, int32(slices.Index(names, p.Name)))
+			}
 			d.sources = append(d.sources, w.Source)
 			if w.Source, err = filters.Of(w.Source, how.Tags); err != nil {
 				return nil, d.r.cfg.Fault("data.filters", err.Error(), "")
@@ -366,4 +375,21 @@ func (d *data) notes() io.Writer {
 		return io.Discard
 	}
 	return d.r.io.Progress
+}
+
+// byName gives a microbatch of training the number of the named source of each row.
+func (d *data) byName(mb *family.Microbatch, b *dataset.Batch, step int64) {
+	if d.named == nil || step < 0 {
+		return
+	}
+	of, at := map[int64]int32{}, make([]int32, len(b.Tokens))
+	for _, o := range b.Origins {
+		of[o.Sample] = d.named[o.Source]
+	}
+	for s, id := range b.SampleIDs {
+		for i := b.CuSeqlens[s]; i < b.CuSeqlens[s+1]; i++ {
+			at[i] = of[id]
+		}
+	}
+	mb.More = family.SourcesKey.With(mb.More, at)
 }

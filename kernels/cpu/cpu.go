@@ -119,6 +119,7 @@ func init() {
 		kernels.Contrast:      onProcessor(kernels.StoreContrast),
 		kernels.ContrastBwd:   onProcessor(kernels.StoreContrast),
 		kernels.TokenNLL:      onProcessor(kernels.StoreTokenNLL),
+		kernels.GroupNLL:      onProcessor(kernels.StoreGroupNLL),
 		kernels.Objective:     onProcessor(kernels.StoreObjective),
 		kernels.ObjectiveBwd:  onProcessor(kernels.StoreObjective),
 		kernels.LinearCEDX:    linearCE, kernels.LinearCEDW: linearCE, kernels.LinearCEBwd: linearCE,

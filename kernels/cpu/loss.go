@@ -286,6 +286,10 @@ func lossAndGradients(b *Backend, c *kernels.Call) {
 	}
 	g.noRows(t)
 	c.Out[0].F32()[0] = weighted(l.lse, l.hit, target, weight)
+	if len(c.Out) > 4 {
+		copy(c.Out[4].F32(), l.lse)
+		copy(c.Out[5].F32(), l.hit)
+	}
 }
 
 // ceGrad is one call of linear_ce_*; dx or dw is nil if not wanted.

@@ -138,7 +138,7 @@ func TestHopperProducts(t *testing.T) {
 // on the processor.
 func TestOperations(t *testing.T) {
 	onProcessor := []kernels.Op{kernels.Objective, kernels.ObjectiveBwd, kernels.Contrast,
-		kernels.ContrastBwd,
+		kernels.ContrastBwd, kernels.GroupNLL,
 		kernels.LowError, kernels.LowChoice}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {

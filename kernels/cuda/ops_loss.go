@@ -206,6 +206,9 @@ func (x *issue) lossAndGradients() {
 	b := x.losses(x.in(0), x.in(1), x.in(2))
 	weight, rows := x.in(3), min(b.t, b.group)
 	lse, hit := x.work(b.t, 4), x.work(b.t, 4)
+	if len(x.c.Out) > 4 {
+		lse, hit = x.q.Addr(x.out(4)), x.q.Addr(x.out(5))
+	}
 	e := numerators{at: x.work(rows*b.row, b.size), row: b.row, top: x.work(rows*b.blocks, 4)}
 	g := backward{lse: lse, weight: weight, seed: x.in(4), dx: x.out(2), dw: x.out(3), add: x.accumulates(1), dz: e.at}
 	if b.t == 0 && !g.add {

@@ -59,7 +59,20 @@ func (t *Tape) bothGradients(dx, dw *Node, late map[*Node]bool) *Node {
 	t.nval++
 	n.Op, n.In = opCE, []*Value{x, w, dx.In[2], dx.In[4], dx.In[5]}
 	n.Out = append([]*Value{lossOf(join, late).Out[0], work}, n.Out...)
+	for seen := range late {
+		if lse := join.In[0].Node; seen.Op == opGroupNLL && seen.In[0].Node == join {
+			n.Out = append(n.Out, join.Out[0], lse.Out[1])
+		}
+	}
 	return n
+}
+
+// sumsInto is which output of a node is the parameter's gradient that it adds to: the last but for losses of rows.
+func (n *Node) sumsInto() int {
+	if n.Op.Kernel == kernels.LinearCE {
+		return 3
+	}
+	return len(n.Out) - 1
 }
 
 // lossOf is the node of the loss whose log-sums join makes.
@@ -97,7 +110,7 @@ func (t *Tape) lateNodes(f, b []*Node) map[*Node]bool {
 		inner := slices.ContainsFunc(n.In, func(v *Value) bool {
 			return v != nil && late[v.Node] && lossPart(v.Node.Op) && v.Node.Op != opNLL
 		})
-		if n.Op.Role != compute && n.Op.Role != convert || inner != (n.Op == opNLL) {
+		if n.Op.Role != compute && n.Op.Role != convert || inner != (n.Op == opNLL || n.Op == opGroupNLL) {
 			return nil
 		}
 		late[n] = true

@@ -272,7 +272,7 @@ func (f *footprint) hold(n *Node) {
 		return
 	}
 	for i, v := range n.Out {
-		if n.Acc > 0 && i == len(n.Out)-1 {
+		if n.Acc > 0 && i == n.sumsInto() {
 			continue // the gradient's accumulator
 		}
 		f.at[v.ID], f.refs[v.ID] = v.ID, 1

@@ -91,6 +91,8 @@ func (t *Tape) Concat(axis int, vs ...*Value) *Value {
 	return t.one(opConcat, kernels.Attr{I: [4]int{axis}}, in[0].DType, shape, in[0].Place, in...)
 }
 
+var opGroupNLL = &Op{Name: "group_nll", Kernel: kernels.GroupNLL}
+
 var opLSE, opLSEJoin, opNLL, opCEDX, opCEDW, opLogits *Op
 
 func init() {
@@ -134,6 +136,19 @@ func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value, most float64) *Va
 		a.Out[2:]...)...)
 	l.Node.Axes = axes
 	return l
+}
+
+// ObservedBy has the losses of a LinearCrossEntropy's rows be seen by the groups, n of them, that rows are of: as Observed
+// has figures, of each group a sum and of how many. Shape: group [t] i32.
+func (t *Tape) ObservedBy(loss, group *Value, n int) {
+	of := loss.Node.In
+	sum := Place{}
+	for _, m := range of[0].Place.Cuts(0) {
+		sum[m] = Part{Kind: Partial}
+	}
+	v := t.one(opGroupNLL, kernels.Attr{}, tensor.F32, []int{1 + 2*n}, sum, of[0], of[1], of[2], t.to(group, of[0].Place))
+	v.Need = false
+	t.observed = t.to(v, Place{})
 }
 
 // keptLogits bounds the bytes of numerators that one microbatch's loss keeps for its backward, on one rank.

@@ -303,7 +303,7 @@ func (r *Runner) compute(f *Frame, n *Node) {
 		c.In = append(c.In, r.operand(f, n, v))
 	}
 	for i, v := range n.Out {
-		if n.Acc > 0 && i == len(n.Out)-1 {
+		if n.Acc > 0 && i == n.sumsInto() {
 			c.Out = append(c.Out, r.gradient(f, n, &c.Attr))
 			continue
 		}

@@ -219,7 +219,7 @@ func (t *Tape) frees(lists ...[]*Node) map[int][]int {
 	for _, l := range lists {
 		for _, n := range l {
 			for _, v := range n.Out {
-				if n.Acc == 0 || v != n.Out[len(n.Out)-1] {
+				if n.Acc == 0 || v != n.Out[n.sumsInto()] {
 					last[v.ID] = n.ID
 				}
 			}

@@ -75,9 +75,12 @@ func ceCases() []Case {
 			Half: 4, Terms: 0.1, Work: 1, Why: why, Call: func(g *gen) *kernels.Call {
 				in := ceOperands(g, s)
 				blocks, rows, step := kernels.LossWork(g.a, s.t, s.v)
+				out := tensors{g.raw(tensor.F32, 1), g.raw(g.a, blocks, rows, step), g.raw(g.a, s.t, s.d), g.f32(s.v, s.d)}
+				if s.t != 9 { // with what rows have beside
+					out = append(out, g.raw(tensor.F32, s.t), g.raw(tensor.F32, s.t))
+				}
 				return &kernels.Call{In: append(append(tensors(nil), in[:3]...), in[4:]...),
-					Attr: kernels.Attr{I: [4]int{0, kernels.Accumulate}}, Out: tensors{g.raw(tensor.F32, 1),
-						g.raw(g.a, blocks, rows, step), g.raw(g.a, s.t, s.d), g.f32(s.v, s.d)}}
+					Attr: kernels.Attr{I: [4]int{0, kernels.Accumulate}}, Out: out}
 			}})
 	}
 	return l
@@ -96,6 +99,11 @@ var _ = add(
 		}},
 	Case{Op: kernels.NLL, Name: "ignored", Tol: 0, Why: "float64 sum in a fixed order", Types: onlyF32,
 		Call: nllCall(50)},
+	Case{Op: kernels.GroupNLL, Name: "of three", Why: "float64 sums in row order", Types: onlyF32,
+		Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.f32(50), g.f32(50), g.ids(50, -2, 9), g.ids(50, 0, 2)},
+				Out: tensors{g.raw(tensor.F32, 7)}}
+		}},
 	Case{Op: kernels.NLL, Name: "empty", Tol: 0, Why: "no rows: 0", Types: onlyF32, Call: nllCall(0)},
 	Case{Op: kernels.Embed, Name: "shard", Why: "a copy", Call: func(g *gen) *kernels.Call {
 		return &kernels.Call{In: tensors{g.ids(40, 0, 60), g.act(30, 17)}, Out: tensors{g.raw(g.a, 40, 17)},

@@ -18,7 +18,7 @@ var exponential = map[kernels.Op]bool{
 	kernels.AttentionSink: true, kernels.AttentionSinkBwd: true, kernels.AttentionSparse: true,
 	kernels.AttentionSparseBwd: true, kernels.IndexLoss: true, kernels.IndexLossBwd: true,
 	kernels.LinearLSE: true, kernels.LSEJoin: true, kernels.LinearCE: true, kernels.LinearCEDX: true,
-	kernels.LinearCEDW: true, kernels.LinearCEBwd: true, kernels.TokenNLL: true, kernels.LogitsNLL: true,
+	kernels.LinearCEDW: true, kernels.LinearCEBwd: true, kernels.TokenNLL: true, kernels.GroupNLL: true, kernels.LogitsNLL: true,
 	kernels.SwiGLU: true, kernels.SwiGLUBwd: true, kernels.BoundedGLU: true, kernels.BoundedGLUBwd: true,
 	kernels.Act: true, kernels.ActBwd: true, kernels.GateRows: true, kernels.GateRowsBwd: true,
 	kernels.Route: true, kernels.RouteBwd: true, kernels.ZLoss: true, kernels.ZLossBwd: true,

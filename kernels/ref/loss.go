@@ -175,5 +175,9 @@ func lossAndGradients(c *kernels.Call) {
 	lseJoin(&kernels.Call{In: []*tensor.Tensor{lse}, Out: []*tensor.Tensor{all}})
 	nll(&kernels.Call{In: []*tensor.Tensor{all, hit, target, weight}, Out: c.Out[:1]})
 	linearCE(&kernels.Call{Op: kernels.LinearCEBwd, In: []*tensor.Tensor{x, w, target, all, weight, seed},
-		Out: c.Out[2:], Attr: c.Attr})
+		Out: c.Out[2:4], Attr: c.Attr})
+	if len(c.Out) > 4 {
+		copy(c.Out[4].F32(), all.F32())
+		copy(c.Out[5].F32(), hit.F32())
+	}
 }

@@ -56,7 +56,7 @@ var table = map[kernels.Op]func(*kernels.Call){
 	kernels.LinearLSE: linearLSE, kernels.LSEJoin: lseJoin, kernels.NLL: nll, kernels.LogitsNLL: logitsNLL,
 	kernels.Contrast: kernels.StoreContrast, kernels.ContrastBwd: kernels.StoreContrast,
 	kernels.Divergence: kernels.StoreDivergence, kernels.DivergenceBwd: kernels.StoreDivergence,
-	kernels.TokenNLL: kernels.StoreTokenNLL, kernels.Objective: kernels.StoreObjective,
+	kernels.TokenNLL: kernels.StoreTokenNLL, kernels.GroupNLL: kernels.StoreGroupNLL, kernels.Objective: kernels.StoreObjective,
 	kernels.ObjectiveBwd: kernels.StoreObjective,
 	kernels.LinearCEDX:   linearCE, kernels.LinearCEDW: linearCE, kernels.LinearCEBwd: linearCE,
 	kernels.LinearCE: lossAndGradients,

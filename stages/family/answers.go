@@ -29,19 +29,7 @@ var AnswersKey = NewKey[*Answers]("answers")
 // AnswerModality is the modality of models that train by a loss over answers. It adds no shape.
 var AnswerModality Modality = answers{}
 
-type answers struct{}
-
-// Classes implements Modality.
-func (answers) Classes() int32 { return 1 }
-
-// Class implements Modality.
-func (answers) Class(*Inputs) int32 { return 0 }
-
-// Dims implements Modality.
-func (answers) Dims(int, int32) map[string]int { return nil }
-
-// Planned implements Modality.
-func (answers) Planned(int, map[string]int) int32 { return 0 }
+type answers struct{ shapeless }
 
 // TokenTensors implements Rowed.
 func (answers) TokenTensors() []string { return []string{"obj.seq", "obj.weight", "obj.more"} }

@@ -68,10 +68,10 @@ func (m *Model) Act(h Head) error {
 // its tokens are -1, which read what comes before them as any row does. What gives actions alone reads them.
 func (m *Model) readsOut() {
 	d := m.Denoiser
-	m.Modalities = append(m.Modalities, readouts{d})
+	m.Modalities = append(m.Modalities, readouts{d: d})
 	for i, x := range m.Modalities {
 		if k, ok := x.(kinds); ok {
-			m.Modalities[i] = kinds{k.s, d}
+			m.Modalities[i] = kinds{s: k.s, d: d}
 		}
 	}
 	for i := range m.Blocks {
@@ -92,19 +92,10 @@ func (m *Model) readsOut() {
 const ReadoutName = ExpertName + "readouts.weight"
 
 // readouts is their modality, of one class.
-type readouts struct{ d *Denoiser }
-
-// Classes implements Modality.
-func (readouts) Classes() int32 { return 1 }
-
-// Class implements Modality.
-func (readouts) Class(*Inputs) int32 { return 0 }
-
-// Dims implements Modality.
-func (readouts) Dims(int, int32) map[string]int { return nil }
-
-// Planned implements Modality.
-func (readouts) Planned(int, map[string]int) int32 { return 0 }
+type readouts struct {
+	shapeless
+	d *Denoiser
+}
 
 // TokenTensors implements Rowed.
 func (readouts) TokenTensors() []string { return []string{"dif.readout"} }
@@ -115,7 +106,7 @@ func (p readouts) Tensors(in *Inputs, _ block.Shape) map[string]*tensor.Tensor {
 	for i := range which.I32() {
 		which.I32()[i] = -1
 	}
-	for _, x := range latents(p).items(in) {
+	for _, x := range (latents{d: p.d}).items(in) {
 		from, n := p.d.reads(&x)
 		for k := range n {
 			which.I32()[from+k] = int32(k)

@@ -11,21 +11,10 @@ import (
 // those of texts, and adds no shape. Readouts of d, nil for a model without them, are no features of images,
 // although they have no ids either.
 type kinds struct {
+	shapeless
 	s *Spec
 	d *Denoiser
 }
-
-// Classes implements Modality.
-func (kinds) Classes() int32 { return 1 }
-
-// Class implements Modality.
-func (kinds) Class(*Inputs) int32 { return 0 }
-
-// Dims implements Modality.
-func (kinds) Dims(int, int32) map[string]int { return nil }
-
-// Planned implements Modality.
-func (kinds) Planned(int, map[string]int) int32 { return 0 }
 
 // TokenTensors implements Rowed.
 func (kinds) TokenTensors() []string { return []string{block.KindsOf} }

@@ -70,6 +70,7 @@ type Attending struct {
 type Ends struct {
 	Positions              int     // rows of a table of learned positions, 0 for none
 	LogitCap               float64 // soft cap of logits, 0 for none
+	Sources                int     // by which the loss is seen too, 0 for none
 	EmbedScale, LogitScale float64 // factors on embeddings and on logits; 0 is 1
 	EmbedNorm              bool    // embeddings are normed, by a norm without a weight
 	// EmbedScale is rounded to the dtype of the embeddings first
@@ -397,8 +398,12 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 		s.objective(r, h, env["final"])
 		return
 	}
-	r.T.Loss(r.T.LinearCrossEntropy(h, s.output(r), r.T.Data("targets", tensor.I32, r.Shape.Rows),
-		r.T.Data("weights", tensor.F32, r.Shape.Rows), s.LogitCap))
+	loss := r.T.LinearCrossEntropy(h, s.output(r), r.T.Data("targets", tensor.I32, r.Shape.Rows),
+		r.T.Data("weights", tensor.F32, r.Shape.Rows), s.LogitCap)
+	if s.Sources > 0 {
+		r.T.ObservedBy(loss, r.T.Data(sourcesData, tensor.I32, r.Shape.Rows), s.Sources)
+	}
+	r.T.Loss(loss)
 }
 
 // SpecOf is what a configuration says of a decoder, before its family's differences.

@@ -11,21 +11,27 @@ var TeacherKey = NewKey[[]float32]("teacher")
 const teacherData = "obj.teacher"
 
 // TeacherModality is the modality of models that learn from a teacher's logits over a vocabulary. It adds no shape.
-func TeacherModality(vocab int) Modality { return teacher{vocab} }
+func TeacherModality(vocab int) Modality { return teacher{vocab: vocab} }
 
-type teacher struct{ vocab int }
+type teacher struct {
+	shapeless
+	vocab int
+}
+
+// shapeless is what modalities that add no shape have in common.
+type shapeless struct{}
 
 // Classes implements Modality.
-func (teacher) Classes() int32 { return 1 }
+func (shapeless) Classes() int32 { return 1 }
 
 // Class implements Modality.
-func (teacher) Class(*Inputs) int32 { return 0 }
+func (shapeless) Class(*Inputs) int32 { return 0 }
 
 // Dims implements Modality.
-func (teacher) Dims(int, int32) map[string]int { return nil }
+func (shapeless) Dims(int, int32) map[string]int { return nil }
 
 // Planned implements Modality.
-func (teacher) Planned(int, map[string]int) int32 { return 0 }
+func (shapeless) Planned(int, map[string]int) int32 { return 0 }
 
 // TokenTensors implements Rowed.
 func (teacher) TokenTensors() []string { return []string{teacherData} }

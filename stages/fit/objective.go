@@ -24,6 +24,9 @@ func Loss(c *configs.Config) *objective.Loss { return objective.Lookup(c.Run.Obj
 func aims(c *configs.Config, m *family.Model) {
 	l, o := Loss(c), &c.Run.Objective
 	if l == nil {
+		if names := c.Run.Data.Named(); names != nil {
+			m.ByName(len(names))
+		}
 		return
 	}
 	m.Spec.Objective = &family.Objective{Loss: l, Params: lossParams(l, o)}

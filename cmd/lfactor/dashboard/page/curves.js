@@ -12,7 +12,7 @@ const points = 1200;
 // along is what curves may go along: steps, tokens that were seen, time that the run took.
 const along = { step: ["steps", (v) => v !== Math.trunc(v) ? "" : v < 1e5 ? String(v) : si(v)], seen: ["tokens", (v) => si(v)], elapsed: ["time", (v) => seconds(v)] };
 const known = new Set([...charts.map(([key]) => key), "slowest", "seen", "elapsed", "step", "evals", "zoom"]);
-const groups = { rewards: "Rewards", reward: "Rewards", logps: "Log-probabilities of answers", logits: "Logits of answers", clip_ratio: "Clipped tokens", completions: "Answers" };
+const groups = { rewards: "Rewards", reward: "Rewards", logps: "Log-probabilities of answers", logits: "Logits of answers", loss: "Loss by source", tokens: "Tokens by source", clip_ratio: "Clipped tokens", completions: "Answers" };
 // further are the columns that some of the runs have beside those, by group: what their objective has shown.
 const further = (all) => [...new Set(all.flatMap((d) => Object.keys(d).filter((k) => Array.isArray(d[k]) && !known.has(k))))]
   .map((k) => [groups[k.split("/")[0].split("_std")[0]] ?? "Objective", k]).sort().map(([group, k]) => [k, k, si, false, group]);
