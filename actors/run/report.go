@@ -45,6 +45,9 @@ type reporter struct {
 	closers  []func()
 	newest   int64        // step
 	shown    atomic.Int64 // newest, for other goroutines
+	queued   time.Time    // the newest save
+	saving   atomic.Int64 // nanoseconds that the newest save took that is durable
+	durable  atomic.Int64 // its step
 	given    int64        // the newest step that was given up
 	loads    []core.Load  // of experts, the newest
 	loadsAt  int64        // the step that they are of
@@ -231,6 +234,7 @@ func (p *reporter) observe(m actors.Message) {
 	case core.TopicEval:
 		p.evaluated(m)
 	case core.TopicQueued:
+		p.queued = time.Now()
 		p.log.Info("checkpoint queued", zap.Int64("step", m.Step))
 	case core.TopicDurable:
 		after := ""
@@ -238,6 +242,8 @@ func (p *reporter) observe(m actors.Message) {
 			after = fmt.Sprintf(", the first after %d that failed", p.missed)
 		}
 		p.lost, p.missed = nil, 0
+		p.saving.Store(int64(time.Since(p.queued)))
+		p.durable.Store(m.Step)
 		p.say("saved step %d: durable%s", m.Step, after)
 	case core.TopicSaveLost:
 		again := p.lost != nil

@@ -384,6 +384,7 @@ func (r *Run) lead(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() {
 		r.report.say("stopping after this step; a second signal stops at once (lfactor why %s says what "+
 			"a stuck run waits for)", r.cfg.Run.Log.Dir)
+		r.leaving()
 	})()
 	o.Observe = func(m actors.Message) { w.seen(m); r.observe(m) }
 	looks := r.newEdgeLooks()

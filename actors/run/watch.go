@@ -264,6 +264,30 @@ type Noter interface {
 	Hung(proc int, text string)
 	// Steps takes in that the run has taken a step since this process leads.
 	Steps()
+	// Ends is in how long a host of the run is taken back, for whose sake it was asked to end; below 0 if none is. The word on
+	// it may come behind the signal: it is waited for as long as is said.
+	Ends(within time.Duration) time.Duration
+}
+
+// leaving says what a run has not saved of whose hosts one is taken back, and whether there is time to.
+func (r *Run) leaving() {
+	if f, ok := r.io.Fleet.(Noter); ok {
+		if left := f.Ends(100 * time.Millisecond); left > 0 {
+			p := r.report
+			at := max(p.durable.Load(), r.start.first-1)
+			p.say("%s", leavingText(left, time.Duration(p.saving.Load()), p.shown.Load()-at, at))
+		}
+	}
+}
+
+// leavingText compares what is left with what a save took, 0 if none has ended.
+func leavingText(left, save time.Duration, steps, at int64) string {
+	text := fmt.Sprintf("a host of this run is taken back in %v; %d steps since step %d are not saved, and the last save took %v",
+		left.Round(time.Second), steps, at, save.Round(time.Millisecond))
+	if save > 0 && save < left {
+		return text + ": there is time for it"
+	}
+	return "! " + strings.Replace(text, "the last save took 0s", "how long that takes is not known", 1) + ": they may be lost"
 }
 
 // starved says that a process has fewer processors than it could use, "" if it has as many.

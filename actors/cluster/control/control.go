@@ -100,7 +100,7 @@ type Message struct {
 	Peer  int    `json:"to,omitempty" most:"8192"`
 	Epoch int64  `json:"e,omitempty"`
 	// offset of Data, or which piece of a process's output it is; of Start the number of the request, which
-	// what is said of the process that it is for repeats
+	// what is said of the process that it is for repeats; of Leaving and Signal the nanoseconds that are left, 0 for no limit
 	At      int64        `json:"at,omitempty" least:"-1"`
 	Pid     int          `json:"pid,omitempty" most:"1073741824"`
 	Code    int          `json:"c,omitempty" least:"-1024" most:"1073741824"`

@@ -64,10 +64,7 @@ func (u *Up) Add(ctx context.Context, c *user.Cluster, e Entry) (h user.Host, er
 		return h, err
 	}
 	h.Dir, h.Binary = r.Host.Dir, r.binary(u)
-	args := control.AgentArgs(h.Dir, h.Addr, c.Heads)
-	if e.Ports != "" {
-		args = append(args, "--ports", e.Ports)
-	}
+	args := append(control.AgentArgs(h.Dir, h.Addr, c.Heads), e.args()...)
 	if err := u.all("start", hosts, func(r *remote) error {
 		return u.install(ctx, r, Install{h.Dir, files, args})
 	}); err != nil {

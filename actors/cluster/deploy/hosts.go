@@ -2,10 +2,12 @@ package deploy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -21,6 +23,8 @@ type Entry struct {
 	Name  string `yaml:"name"`  // in the cluster; by default what ssh is given, without user and domain
 	Addr  string `yaml:"addr"`  // where other hosts reach it; by default where ssh does
 	Ports string `yaml:"ports"` // that may be used there, "7400-7499"; by default any
+	// Notice is where it is said that this host is taken back, by default where HostsFile has it, or agent.EnvNotice there.
+	Notice string `yaml:"notice"`
 }
 
 // HostsFile is hosts.yaml.
@@ -29,6 +33,8 @@ type HostsFile struct {
 	Hosts []Entry `yaml:"hosts"`
 	// Heads are the names of the hosts that get a head each; by default the first host gets the only one.
 	Heads []string `yaml:"heads"`
+	// Notice is the file, or the address of a cloud's, that says of each host that it is taken back soon.
+	Notice string `yaml:"notice"`
 }
 
 // ReadHosts reads hosts.yaml.
@@ -80,12 +86,21 @@ func (h *HostsFile) Check() error {
 			return fmt.Errorf("two hosts are called %s: give one another name", e.Name)
 		}
 		seen[e.Name] = true
+		if e.Notice = cmp.Or(e.Notice, h.Notice); !GoodNotice(e.Notice) {
+			return fmt.Errorf("host %s: notice: %.64q: want an http address, or the absolute path of a file", e.Name, e.Notice)
+		}
 		if _, err := ParsePorts(e.Ports); err != nil {
 			return fmt.Errorf("host %s: %w", e.Name, err)
 		}
 	}
 	return nil
 }
+
+// GoodNotice reports whether something may say that a host is taken back: an address, an absolute path, or nothing.
+func GoodNotice(at string) bool { return at == "" || path.IsAbs(at) || strings.HasPrefix(at, "http") }
+
+// args are what the agent of a host is told beside who it is.
+func (e Entry) args() []string { return []string{"--ports", e.Ports, "--notice", e.Notice} }
 
 // GoodName reports whether a host may have a name.
 func GoodName(name string) bool { return nodeName.MatchString(name) && name != "head" }

@@ -173,10 +173,7 @@ func (u *Up) launchRemote(ctx context.Context, c *user.Cluster, hosts, heads []*
 		if n := slices.Index(heads, r); n >= 0 {
 			local = append(local, control.LocalHead{Dir: c.Seats()[n].Dir, Listen: c.Heads[n]})
 		}
-		args := control.AgentArgs(r.Host.Dir, r.Host.Addr, c.Heads, local...)
-		if r.Entry.Ports != "" {
-			args = append(args, "--ports", r.Entry.Ports)
-		}
+		args := append(control.AgentArgs(r.Host.Dir, r.Host.Addr, c.Heads, local...), r.Entry.args()...)
 		return u.install(ctx, r, Install{r.Host.Dir, files, args})
 	}
 	// the first host goes ahead, so that of two clusters that want the same hosts one gets them all

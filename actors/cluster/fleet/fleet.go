@@ -37,6 +37,7 @@ type Fleet struct {
 	hosts   map[string]string // that are connected, with the addresses of their agents
 	depots  map[string]*depot.Client
 	procs   map[int]*proc
+	ends    time.Time               // when a host of the job is taken back, zero for never
 	asked   int64                   // requests for a process
 	edges   map[*edge.Conn]struct{} // that were accepted
 }
@@ -117,6 +118,10 @@ func (f *Fleet) take(m control.Message) {
 	defer f.changed.Broadcast()
 	if m.Kind == control.Hosts || m.Kind == control.Change {
 		f.hosts = m.Changed(f.hosts)
+		return
+	}
+	if m.Kind == control.Signal {
+		f.ends = time.Now().Add(time.Duration(m.At))
 		return
 	}
 	if m.Kind == control.Peers {
@@ -259,6 +264,14 @@ func (f *Fleet) Hung(proc int, text string) {
 	go func() {
 		_ = f.repeat(m, forever, func() bool { return proc > 0 && f.procs[proc] != p }) // the run says it as well
 	}()
+}
+
+// Ends implements run.Noter.
+func (f *Fleet) Ends(within time.Duration) time.Duration {
+	f.wait(within, func() bool { return !f.ends.IsZero() })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Until(f.ends)
 }
 
 // Steps implements run.Noter.

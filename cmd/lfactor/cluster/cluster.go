@@ -2,6 +2,7 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -187,6 +188,7 @@ func agentCommand() *cobra.Command {
 	addr := c.Flags().String("addr", "127.0.0.1", "address of this host for edges")
 	heads := c.Flags().StringSlice("head", nil, "addresses of the head")
 	ports := c.Flags().String("ports", "", "ports that may be used, as 7400-7499; any by default")
+	notice := c.Flags().String("notice", "", "what says that this host is taken back, instead of "+agent.EnvNotice)
 	local := c.Flags().StringArray("head-dir", nil, "address and directory of a head that is on this machine")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if len(*heads) == 0 {
@@ -206,7 +208,7 @@ func agentCommand() *cobra.Command {
 			}
 			o.Local = append(o.Local, l)
 		}
-		o.Dir, o.Head, o.Addr = *dir, *heads, *addr
+		o.Dir, o.Head, o.Addr, o.Notice = *dir, *heads, *addr, cmp.Or(*notice, o.Notice)
 		signal.Ignore(syscall.SIGHUP, syscall.SIGINT) // it outlives the terminal it was started from
 		return agent.Run(c.Context(), o)
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,7 +119,7 @@ func agentOptions() (o agent.Options, err error) {
 		return o, err
 	}
 	o = agent.Options{Command: []string{self}, Version: cli.Version(), Log: os.Stderr, Notice: os.Getenv(agent.EnvNotice)}
-	if at := o.Notice; at != "" && !filepath.IsAbs(at) && !strings.HasPrefix(at, "http") {
+	if at := o.Notice; !deploy.GoodNotice(at) {
 		return o, exit.Usagef("%s=%.64s: want an http address, or the absolute path of a file", agent.EnvNotice, at)
 	}
 	o.Binary, err = deploy.HashFile(self)

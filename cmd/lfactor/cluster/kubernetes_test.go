@@ -124,6 +124,7 @@ func TestClusterTakenBack(t *testing.T) {
 	clitest.Gate(t, dir, clitest.Open)
 	require.NoError(t, first.Wait(), said.String())
 	require.Contains(t, said.String(), "saved step 20: durable")
+	require.Regexp(t, `! a host of this run is taken back in \d+s; 20 steps since step 0 are not saved, and how long that takes is not known`, said.String())
 	all := metrics(t, dir)
 	require.Len(t, all, 60, said.String())
 	for i, m := range all {

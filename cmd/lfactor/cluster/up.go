@@ -26,6 +26,8 @@ func up() *cobra.Command {
 			"    - ssh: me@gpu2\n      name: second         # by default the host's\n" +
 			"      addr: 10.0.0.2       # where other hosts reach it; by default where ssh does\n" +
 			"      ports: 7400-7499     # that may be used; by default any\n" +
+			"      notice: /run/reclaimed  # file, or address of a cloud's, that says that it is taken back\n" +
+			"  notice: http://…     # the same for all hosts that have none; by default LFACTOR_NOTICE there\n" +
 			"  heads: [gpu1, second, gpu3]  # an odd number; most of them have to be there; by default the " +
 			"first host\n\n" +
 			"Nothing has to be installed on the hosts, and nothing is left on them after `cluster down`.\n" +
@@ -160,6 +162,7 @@ func add() *cobra.Command {
 	c.Flags().StringVar(&e.Name, "name", "", "name of the host in the cluster; by default its own")
 	c.Flags().StringVar(&e.Addr, "addr", "", "address that other hosts reach it by; by default where ssh does")
 	c.Flags().StringVar(&e.Ports, "ports", "", "ports that may be used there, as 7400-7499; any by default")
+	c.Flags().StringVar(&e.Notice, "notice", "", "file or address that says that the host is taken back")
 	ssh := sshFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		cl, err := user.Open(*name)

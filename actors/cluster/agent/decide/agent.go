@@ -145,7 +145,7 @@ func (in Leave) apply(a *Agent) {
 	if in.Within > 0 {
 		a.o.Leave = in.Within
 	}
-	a.tell(control.Message{Kind: control.Leaving, Text: in.Why})
+	a.tell(control.Message{Kind: control.Leaving, Text: in.Why, At: int64(in.Within)})
 	a.leave = a.wake(a.o.Leave)
 }
 

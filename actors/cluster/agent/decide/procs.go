@@ -80,6 +80,9 @@ func (a *Agent) end(p *proc, m control.Message) {
 		a.note("job %s process %d: was asked to end already", p.Job, p.Proc.Proc)
 	case m.Kind == control.Signal:
 		p.asked = true
+		if m.At > 0 {
+			a.pass(p, m) // it says what is lost if that is too short
+		}
 		a.say(Signal{p.life, m.Code})
 	default:
 		a.say(Finish{p.life})

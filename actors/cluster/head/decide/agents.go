@@ -204,7 +204,7 @@ func (in Said) apply(h *Head) {
 		h.keep(a)
 		h.event(Event{Kind: "drain", Host: a.Name, Text: fmt.Sprintf("host %s leaves: %.512s", a.Name,
 			cmp.Or(in.M.Text, "its agent was asked to end"))})
-		h.clear(a)
+		h.clear(a, time.Duration(in.M.At))
 	default:
 		h.fromProc(a, in.M)
 	}
@@ -360,7 +360,7 @@ func (in Drain) apply(h *Head) {
 	}
 	h.event(Event{Kind: "drain", Host: a.Name, Text: text})
 	if a.Drained {
-		h.clear(a)
+		h.clear(a, 0)
 	}
 	h.due = true
 	h.say(Answer{Ask: in.Ask, Member: a.Member})

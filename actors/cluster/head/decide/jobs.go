@@ -41,6 +41,7 @@ type Job struct {
 	Stop     bool         `json:"stop,omitempty"`    // a user wants its end
 	Int      bool         `json:"int,omitempty"`     // as by Ctrl-C
 	Move     bool         `json:"move,omitempty"`    // it ends to start again on other hosts
+	By       time.Time    `json:"by,omitzero"`       // when a host of it is taken back
 	Kept     bool         `json:"kept,omitempty"`    // it has, and its last step is durable
 	// Widths are with how many replicas the job can run, the most first, and Width is the one that it does;
 	// none before its leading process has said so, and where there is one way only.

@@ -244,19 +244,21 @@ func (h *Head) again(j *Job) {
 }
 
 // clear asks the jobs that have processes on a host to go on elsewhere.
-func (h *Head) clear(a *agent) {
+func (h *Head) clear(a *agent, within time.Duration) {
 	for _, j := range h.sorted() {
 		if j.State != Running || !h.has(a, j) {
 			continue
 		}
-		h.move(j)
+		h.move(j, within)
 	}
 	h.dismiss()
 }
 
-// move asks a job to make its step durable and to end, to start again where it then may be.
-func (h *Head) move(j *Job) {
-	j.Move = true
+// move asks a job to make its step durable and to end, within a time unless that is 0, to start again where it then may be.
+func (h *Head) move(j *Job, within time.Duration) {
+	if j.Move, j.By = true, (time.Time{}); within > 0 {
+		j.By = h.now.Add(within)
+	}
 	h.save(j)
 	h.askEnd(j, h.agents[j.Procs[0].Host])
 }
@@ -269,7 +271,7 @@ func (h *Head) askEnd(j *Job, a *agent) bool {
 		sig = sigInt
 	}
 	return a != nil && lead.Host == a.Name && lead.alive() && (j.Stop || j.Move) &&
-		h.order(a, control.Message{Kind: control.Signal, Job: j.ID, Gen: lead.Gen, Code: sig})
+		h.order(a, control.Message{Kind: control.Signal, Job: j.ID, Gen: lead.Gen, Code: sig, At: int64(max(0, j.By.Sub(h.now)))})
 }
 
 // has says whether a job has a process on a host.

@@ -234,6 +234,6 @@ func (h *Head) widen() {
 		h.event(Event{Kind: "replan", Job: j.ID, Text: fmt.Sprintf("job %s makes its step durable and goes "+
 			"on with %s instead of %d: there is room for them", j.ID, replicas(j.Widths[k].Replicas),
 			j.replicas())})
-		h.move(j)
+		h.move(j, 0)
 	}
 }
