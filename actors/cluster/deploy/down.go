@@ -84,14 +84,17 @@ func agentDirs(c *user.Cluster) (out []string) {
 // ends waits until a process has ended; one that nobody has reaped has.
 func ends(pid int, limit time.Duration) bool {
 	for until := time.Now().Add(limit); time.Now().Before(until); <-time.After(10 * time.Millisecond) {
-		if syscall.Kill(pid, 0) != nil {
-			return true
-		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if i := strings.LastIndexByte(string(text), ')'); err == nil && i >= 0 && i+2 < len(text) &&
-			text[i+2] == 'Z' {
+		if ended(pid) {
 			return true
 		}
 	}
 	return false
+}
+
+// ended reports whether a process is no more, or waits to be reaped. So does, for a moment, the first thread of one that another
+// of its threads makes a new program of, as the head's: then it has more threads than one (proc_pid_stat(5), num_threads).
+func ended(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	return syscall.Kill(pid, 0) != nil || err == nil && len(f) > 17 && f[0] == "Z" && f[17] < "2"
 }

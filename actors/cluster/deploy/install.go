@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,7 +114,7 @@ func lastLine(file string) string {
 		return err.Error()
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.TrimPrefix(lines[len(lines)-1], "error: ")
+	return cmp.Or(strings.TrimPrefix(lines[len(lines)-1], "error: "), "nothing was written to "+file)
 }
 
 // Uninstall ends what works in directories and removes them.
