@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -72,7 +71,9 @@ func readMoved(dir, name string) {
 // movedBinary builds lfactor with clocks that can be moved, which takes some minutes the first time.
 func movedBinary(t *testing.T, dir string) string {
 	t.Helper()
-	name := filepath.Join(runtime.GOROOT(), "src", "time", "time.go")
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	require.NoError(t, err)
+	name := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)
 	now := "	sec, nsec, mono := runtimeNow()\n"
