@@ -316,6 +316,9 @@ func (t *Train) Check(at faults) {
 	}
 }
 
+// Evaluates reports whether the loss on validation data is asked for.
+func (t *Train) Evaluates() bool { return t.EvalInterval > 0 && t.EvalSteps > 0 }
+
 // Keep is the number of train.buddy: steps between copies in memory, 0 for none and -1 for as often as costs little.
 func (t *Train) Keep() int64 {
 	switch t.Buddy {

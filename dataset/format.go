@@ -319,6 +319,21 @@ func clash(all []Format, named Format, path string, head []byte) error {
 	return nil
 }
 
+// Hollow reports whether a path of this machine holds nothing: a folder without entries, or a file that is blank or an
+// empty list. What it would be read as follows from its name alone then.
+func Hollow(path string) bool {
+	head, err := headOf(path)
+	if len(head) > 0 || err != nil || store.Scheme(path) != "" {
+		return err == nil && len(head) < headBytes && strings.Trim(string(head), " \t\r\n[]") == ""
+	}
+	i, err := os.Stat(path)
+	if err != nil || !i.IsDir() {
+		return err == nil
+	}
+	list, err := os.ReadDir(path)
+	return err == nil && len(list) == 0
+}
+
 // headOf returns the first bytes of a file. The result is nil for a folder and for a prefix of several
 // files. A file in a store that cannot be read is an error at once.
 func headOf(path string) ([]byte, error) {

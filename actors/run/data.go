@@ -128,6 +128,11 @@ func (d *data) open() error {
 			return d.r.cfg.Fault("data.valid", err.Error(), "")
 		}
 		d.valid = append(d.valid, l)
+		if d.r.cfg.Run.Train.Evaluates() { // a set that gives nothing is told now, and not at the first evaluation
+			if _, err := l.Step(0); err != nil {
+				return fmt.Errorf("data.valid: %w", err)
+			}
+		}
 	}
 	if err := d.resume(); err != nil {
 		return err
@@ -267,21 +272,6 @@ func (d *data) step(step int64) (*made, error) {
 
 // errLeft says that nobody waits any more for data that does not come.
 var errLeft = rollout.ErrLeft
-
-// evaluates brings a loader to batch n of an evaluation: each sees the same batches.
-func evaluates(l *dataset.Loader, n int64) error {
-	if n == 0 || l.Position().Step > n {
-		if err := l.Seek(dataset.Position{}); err != nil {
-			return err
-		}
-	}
-	for l.Position().Step < n { // batches that are kept were not asked for
-		if _, err := l.Step(l.Position().Step); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // read has a loader make a step, until leave is called.
 func (d *data) read(step int64) (*made, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
@@ -173,6 +174,21 @@ func (r *Run) between(ctx context.Context, q Question, from, to float32, loss *f
 		*loss = core.EvalLoss(v)
 	}
 	return true, err
+}
+
+// evaluates brings a loader to batch n of an evaluation: each sees the same batches.
+func evaluates(l *dataset.Loader, n int64) error {
+	if n == 0 || l.Position().Step > n {
+		if err := l.Seek(dataset.Position{}); err != nil {
+			return err
+		}
+	}
+	for l.Position().Step < n { // batches that are kept were not asked for
+		if _, err := l.Step(l.Position().Step); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // evaluated tells of an evaluation within training.

@@ -15,6 +15,7 @@ func init() {
 	configs.Hold(configs.Rule{Name: "weights", Files: true, Check: checkWeights})
 	configs.Hold(configs.Rule{Name: "best", Check: checkBest})
 	configs.Hold(configs.Rule{Name: "sets", Check: checkSets})
+	configs.Hold(configs.Rule{Name: "validation", Check: checkValidation})
 	configs.Hold(configs.Rule{Name: "pictures", Files: true, Check: checkPictures})
 }
 
@@ -30,6 +31,16 @@ func checkBest(cfg *configs.Config, at configs.At) {
 		at("checkpoint.best", fmt.Sprintf("checkpoint.interval = %d is no multiple of train.eval_interval = %d, so that "+
 			"steps are saved that are not evaluated", c.Interval, every), "make it one")
 	}
+}
+
+// checkValidation is the rule for train.eval_interval: there is something to evaluate on.
+func checkValidation(cfg *configs.Config, at configs.At) {
+	d := &cfg.Run.Data
+	if !cfg.Run.Train.Evaluates() || len(d.Valid) > 0 || !d.Follow && (len(d.Split) < 2 || d.Split[1] > 0) {
+		return
+	}
+	at("train.eval_interval", "there is no validation data: data.valid names none, and data.split sets none aside",
+		"name files by data.valid, give data.split a second share as in [98, 2, 0], or set train.eval_interval=0")
 }
 
 // checkSets is the rule for train.eval_set: it is the name of a set that is there.

@@ -465,14 +465,17 @@ func (r *Run) export() error {
 		return r.cfg.Fault("checkpoint.dir", "exporting needs a checkpoint to export", "set checkpoint.dir")
 	}
 	saved, _, err := checkpoint.Recover(c.Checkpoint.Dir)
-	if best, ok := r.bestSaved(); ok && err == nil && best.Step != saved.Step() {
+	if best, ok := r.bestSaved(); ok && err == nil {
 		loss, _ := r.report.patience.lossAt(best.Step)
-		r.report.say("best    step %d, whose evaluation's loss is %.4f, is exported", best.Step, loss)
 		if step, lower := r.report.patience.lowest(); lower < loss {
-			r.report.say("! step %d had %.4f and was not saved, since a save was under way; save less often", step, lower)
+			r.report.say("! step %d had the lowest loss, %.4f, and is not in %s: a save was under way, so that it was put off, "+
+				"or somebody removed it", step, lower, c.Checkpoint.Dir)
 		}
-		_ = saved.Close() // it was only read
-		saved, err = checkpoint.Open(best.Path)
+		if best.Step != saved.Step() {
+			r.report.say("best    step %d, whose evaluation's loss is %.4f, is exported", best.Step, loss)
+			_ = saved.Close() // it was only read
+			saved, err = checkpoint.Open(best.Path)
+		}
 	}
 	if err != nil {
 		return err

@@ -92,7 +92,7 @@ func refuses(t *testing.T, load func(log string, more ...string) (*configs.Confi
 		`train.eval_set: data.valid has no set "three"`: {both, "train.eval_set=three"},
 		"some paths have the name of a set":             {"data.valid=[{path: " + a + ", name: one}, " + b + "]"},
 		"the name":                                      {"data.valid=[{path: " + a + ", name: a/b}]"},
-		"data.paths: names of sources are for":          {"data.paths=[{path: " + a + ", name: one}]"},
+		"data.paths: names of sources are for":          {"data.paths=[{path: " + a + ", name: one}]", "train.eval_interval=0"},
 		"data.paths: some paths have a name":            {"data.paths=[{path: " + a + ", name: one}, " + b + "]"},
 	} {
 		cfg, err := load(t.TempDir(), bad...)

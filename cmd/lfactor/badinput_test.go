@@ -68,6 +68,15 @@ func TestBadInput(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "three.jsonl"),
 					[]byte(strings.Repeat(`{"text": "words of it"}`+"\n", 3)), 0o644))
 			}},
+		"nothing set aside": {2, []string{"train.eval_interval", "there is no validation data", "data.split a second share"},
+			[]string{"train.eval_interval=5", "data.split=[1, 0, 0]", "data.valid=[]", "checkpoint.dir=c2"}, nil},
+		"an empty set": {4, []string{"data.valid", "none.jsonl", "no document gives any tokens", "the file is empty"},
+			[]string{"data.valid=[none.jsonl]", "data.kind=auto", "train.eval_interval=5", "checkpoint.dir=c2"}, lay("none.jsonl", "")},
+		"an empty set beside others": {2, []string{"data.valid", "none.jsonl is empty"},
+			[]string{"data.paths=[pairs.jsonl]", "data.kind=auto", "data.valid=[none.jsonl]", "train.eval_interval=5",
+				"checkpoint.dir=c2"},
+			all(lay("none.jsonl", " \n"), lay("pairs.jsonl", `{"messages": [{"role": "user", "content": "a"}, `+
+				`{"role": "assistant", "content": "b"}]}`+"\n"))},
 		"pattern": {2, []string{"lora.targets", "matches nothing"},
 			[]string{"lora.rank=2", "lora.targets=['*.q_pro']", "checkpoint.dir=c2"}, nil},
 		"nothing trained": {2, []string{"freeze", "nothing is left"},
@@ -97,6 +106,13 @@ func TestBadInput(t *testing.T) {
 			require.NotRegexp(t, "data of step .*data of step", out, "the step is said once")
 			require.NoFileExists(t, filepath.Join(dir, "c2", "latest"))
 		})
+	}
+}
+
+// lay writes a file.
+func lay(name, text string) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 }
 

@@ -52,6 +52,11 @@ func DataKind(c *configs.Config) (dataset.Kind, error) {
 		}
 		both, ok := found.With(kind)
 		if !ok {
+			for _, path := range []string{first, p.Path} {
+				if dataset.Hollow(path) {
+					return "", c.Fault(keyOf(&d, path), fmt.Sprintf("%s is empty", store.Redact(path)), "name data, or leave it out")
+				}
+			}
 			return "", c.Fault("data.paths", fmt.Sprintf("%s holds %s and %s holds %s; a run reads one kind",
 				store.Redact(first), found, store.Redact(p.Path), kind), "name data of one kind")
 		}
@@ -60,6 +65,14 @@ func DataKind(c *configs.Config) (dataset.Kind, error) {
 		}
 	}
 	return found, nil
+}
+
+// keyOf is the key that a path of a run stands at.
+func keyOf(d *configs.Data, path string) string {
+	if slices.ContainsFunc(d.Valid, func(p configs.WeightPath) bool { return p.Path == path }) {
+		return "data.valid"
+	}
+	return "data.paths"
 }
 
 // DataPaths are the paths of a run's training data: of data that grows those of the first generation, which
