@@ -49,6 +49,11 @@ func few10Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int
 //go:noescape
 func few12Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
+// fewHalf1Z multiplies one tile of 1 rows, see isa.
+//
+//go:noescape
+func fewHalf1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
 // fewHalf2Z multiplies one tile of 2 rows, see isa.
 //
 //go:noescape
@@ -78,6 +83,11 @@ func fewHalf10Z(a []float32, aStep int, b []byte, scales []float32, group int, c
 //
 //go:noescape
 func fewHalf12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewBrain1Z multiplies one tile of 1 rows, see isa.
+//
+//go:noescape
+func fewBrain1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
 // fewBrain2Z multiplies one tile of 2 rows, see isa.
 //
@@ -109,6 +119,11 @@ func fewBrain10Z(a []float32, aStep int, b []byte, scales []float32, group int, 
 //go:noescape
 func fewBrain12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
+// fewCodes1Z multiplies one tile of 1 rows, see isa.
+//
+//go:noescape
+func fewCodes1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
 // fewCodes2Z multiplies one tile of 2 rows, see isa.
 //
 //go:noescape
@@ -138,6 +153,76 @@ func fewCodes10Z(a []float32, aStep int, b []byte, scales []float32, group int, 
 //
 //go:noescape
 func fewCodes12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewMoved1Z multiplies one tile of 1 rows, see isa.
+//
+//go:noescape
+func fewMoved1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewMoved2Z multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func fewMoved2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewMoved4Z multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func fewMoved4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewMoved6Z multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func fewMoved6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewMoved8Z multiplies one tile of 8 rows, see isa.
+//
+//go:noescape
+func fewMoved8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewMoved10Z multiplies one tile of 10 rows, see isa.
+//
+//go:noescape
+func fewMoved10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewMoved12Z multiplies one tile of 12 rows, see isa.
+//
+//go:noescape
+func fewMoved12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewNibbles1Z multiplies one tile of 1 rows, see isa.
+//
+//go:noescape
+func fewNibbles1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewNibbles2Z multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func fewNibbles2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewNibbles4Z multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func fewNibbles4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewNibbles6Z multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func fewNibbles6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewNibbles8Z multiplies one tile of 8 rows, see isa.
+//
+//go:noescape
+func fewNibbles8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewNibbles10Z multiplies one tile of 10 rows, see isa.
+//
+//go:noescape
+func fewNibbles10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewNibbles12Z multiplies one tile of 12 rows, see isa.
+//
+//go:noescape
+func fewNibbles12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
 // transposeZ writes the columns of 16 rows, see isa.
 //
@@ -559,6 +644,11 @@ func few4Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int,
 //go:noescape
 func few6Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
+// fewHalf1Y multiplies one tile of 1 rows, see isa.
+//
+//go:noescape
+func fewHalf1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
 // fewHalf2Y multiplies one tile of 2 rows, see isa.
 //
 //go:noescape
@@ -573,6 +663,11 @@ func fewHalf4Y(a []float32, aStep int, b []byte, scales []float32, group int, c 
 //
 //go:noescape
 func fewHalf6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewBrain1Y multiplies one tile of 1 rows, see isa.
+//
+//go:noescape
+func fewBrain1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
 // fewBrain2Y multiplies one tile of 2 rows, see isa.
 //
@@ -589,6 +684,11 @@ func fewBrain4Y(a []float32, aStep int, b []byte, scales []float32, group int, c
 //go:noescape
 func fewBrain6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
+// fewCodes1Y multiplies one tile of 1 rows, see isa.
+//
+//go:noescape
+func fewCodes1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
 // fewCodes2Y multiplies one tile of 2 rows, see isa.
 //
 //go:noescape
@@ -603,6 +703,46 @@ func fewCodes4Y(a []float32, aStep int, b []byte, scales []float32, group int, c
 //
 //go:noescape
 func fewCodes6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewMoved1Y multiplies one tile of 1 rows, see isa.
+//
+//go:noescape
+func fewMoved1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewMoved2Y multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func fewMoved2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewMoved4Y multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func fewMoved4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewMoved6Y multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func fewMoved6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewNibbles1Y multiplies one tile of 1 rows, see isa.
+//
+//go:noescape
+func fewNibbles1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewNibbles2Y multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func fewNibbles2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewNibbles4Y multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func fewNibbles4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewNibbles6Y multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func fewNibbles6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
 // transposeY writes the columns of 16 rows, see isa.
 //

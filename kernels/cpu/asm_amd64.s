@@ -3038,6 +3038,80 @@ l6:
 	VZEROUPPER
 	RET
 
+// func fewHalf1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewHalf1Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VCVTPH2PS    (DX), Z2
+	VCVTPH2PS    32(DX), Z3
+	VBROADCASTSS (AX), Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000040, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000080, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
 // func fewHalf2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewHalf2Z(SB), NOSPLIT, $8-152
@@ -4051,6 +4125,82 @@ l4:
 	ADDQ    AX, CX
 	VMOVUPS Z22, (CX)
 	VMOVUPS Z23, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewBrain1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewBrain1Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXWD    (DX), Z2
+	VPSLLD       $0x10, Z2, Z2
+	VPMOVZXWD    32(DX), Z3
+	VPSLLD       $0x10, Z3, Z3
+	VBROADCASTSS (AX), Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000040, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000080, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
 	ADDQ    AX, CX
 
 l5:
@@ -5090,6 +5240,84 @@ l5:
 	VZEROUPPER
 	RET
 
+// func fewCodes1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewCodes1Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Z2
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       (BX), Z2, Z2
+	VPMOVSXBD    16(DX), Z3
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       64(BX), Z3, Z3
+	VBROADCASTSS (AX), Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000020, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000080, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
 // func fewCodes2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewCodes2Z(SB), NOSPLIT, $8-152
@@ -6021,6 +6249,2292 @@ l2:
 	DECQ         R10
 	JNZ          l2
 	ADDQ         $0x00000080, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z4, Z4
+	VMOVUPS Z4, (CX)
+	VADDPS  64(CX), Z5, Z5
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z6, Z6
+	VMOVUPS Z6, (CX)
+	VADDPS  64(CX), Z7, Z7
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z8, Z8
+	VMOVUPS Z8, (CX)
+	VADDPS  64(CX), Z9, Z9
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z10, Z10
+	VMOVUPS Z10, (CX)
+	VADDPS  64(CX), Z11, Z11
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z12, Z12
+	VMOVUPS Z12, (CX)
+	VADDPS  64(CX), Z13, Z13
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z14, Z14
+	VMOVUPS Z14, (CX)
+	VADDPS  64(CX), Z15, Z15
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z16, Z16
+	VMOVUPS Z16, (CX)
+	VADDPS  64(CX), Z17, Z17
+	VMOVUPS Z17, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z18, Z18
+	VMOVUPS Z18, (CX)
+	VADDPS  64(CX), Z19, Z19
+	VMOVUPS Z19, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z20, Z20
+	VMOVUPS Z20, (CX)
+	VADDPS  64(CX), Z21, Z21
+	VMOVUPS Z21, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z22, Z22
+	VMOVUPS Z22, (CX)
+	VADDPS  64(CX), Z23, Z23
+	VMOVUPS Z23, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z4, (CX)
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z6, (CX)
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z8, (CX)
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z10, (CX)
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z12, (CX)
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z14, (CX)
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z16, (CX)
+	VMOVUPS Z17, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z18, (CX)
+	VMOVUPS Z19, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z20, (CX)
+	VMOVUPS Z21, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z22, (CX)
+	VMOVUPS Z23, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewMoved1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewMoved1Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Z2
+	VCVTDQ2PS    Z2, Z2
+	VMOVUPS      128(BX), Z3
+	VFMSUB132PS  (BX), Z3, Z2
+	VPMOVSXBD    16(DX), Z3
+	VCVTDQ2PS    Z3, Z3
+	VMOVUPS      192(BX), Z4
+	VFMSUB132PS  64(BX), Z4, Z3
+	VBROADCASTSS (AX), Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000020, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewMoved2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewMoved2Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Z4
+	VCVTDQ2PS    Z4, Z4
+	VMOVUPS      128(BX), Z5
+	VFMSUB132PS  (BX), Z5, Z4
+	VPMOVSXBD    16(DX), Z5
+	VCVTDQ2PS    Z5, Z5
+	VMOVUPS      192(BX), Z6
+	VFMSUB132PS  64(BX), Z6, Z5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z6, Z4, Z0
+	VFMADD231PS  Z6, Z5, Z1
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z6, Z4, Z2
+	VFMADD231PS  Z6, Z5, Z3
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000020, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewMoved4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewMoved4Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Z8
+	VCVTDQ2PS    Z8, Z8
+	VMOVUPS      128(BX), Z9
+	VFMSUB132PS  (BX), Z9, Z8
+	VPMOVSXBD    16(DX), Z9
+	VCVTDQ2PS    Z9, Z9
+	VMOVUPS      192(BX), Z10
+	VFMSUB132PS  64(BX), Z10, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z10, Z8, Z0
+	VFMADD231PS  Z10, Z9, Z1
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z10, Z8, Z2
+	VFMADD231PS  Z10, Z9, Z3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z10, Z8, Z4
+	VFMADD231PS  Z10, Z9, Z5
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z10, Z8, Z6
+	VFMADD231PS  Z10, Z9, Z7
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000020, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z4, Z4
+	VMOVUPS Z4, (CX)
+	VADDPS  64(CX), Z5, Z5
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z6, Z6
+	VMOVUPS Z6, (CX)
+	VADDPS  64(CX), Z7, Z7
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z4, (CX)
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z6, (CX)
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewMoved6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewMoved6Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Z12
+	VCVTDQ2PS    Z12, Z12
+	VMOVUPS      128(BX), Z13
+	VFMSUB132PS  (BX), Z13, Z12
+	VPMOVSXBD    16(DX), Z13
+	VCVTDQ2PS    Z13, Z13
+	VMOVUPS      192(BX), Z14
+	VFMSUB132PS  64(BX), Z14, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z14, Z12, Z0
+	VFMADD231PS  Z14, Z13, Z1
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z14, Z12, Z2
+	VFMADD231PS  Z14, Z13, Z3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z14, Z12, Z4
+	VFMADD231PS  Z14, Z13, Z5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z14, Z12, Z6
+	VFMADD231PS  Z14, Z13, Z7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z14, Z12, Z8
+	VFMADD231PS  Z14, Z13, Z9
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z14, Z12, Z10
+	VFMADD231PS  Z14, Z13, Z11
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000020, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z4, Z4
+	VMOVUPS Z4, (CX)
+	VADDPS  64(CX), Z5, Z5
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z6, Z6
+	VMOVUPS Z6, (CX)
+	VADDPS  64(CX), Z7, Z7
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z8, Z8
+	VMOVUPS Z8, (CX)
+	VADDPS  64(CX), Z9, Z9
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z10, Z10
+	VMOVUPS Z10, (CX)
+	VADDPS  64(CX), Z11, Z11
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z4, (CX)
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z6, (CX)
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z8, (CX)
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z10, (CX)
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewMoved8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewMoved8Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Z16
+	VCVTDQ2PS    Z16, Z16
+	VMOVUPS      128(BX), Z17
+	VFMSUB132PS  (BX), Z17, Z16
+	VPMOVSXBD    16(DX), Z17
+	VCVTDQ2PS    Z17, Z17
+	VMOVUPS      192(BX), Z18
+	VFMSUB132PS  64(BX), Z18, Z17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z18, Z16, Z0
+	VFMADD231PS  Z18, Z17, Z1
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z18, Z16, Z2
+	VFMADD231PS  Z18, Z17, Z3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z18, Z16, Z4
+	VFMADD231PS  Z18, Z17, Z5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z18, Z16, Z6
+	VFMADD231PS  Z18, Z17, Z7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z18, Z16, Z8
+	VFMADD231PS  Z18, Z17, Z9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z18, Z16, Z10
+	VFMADD231PS  Z18, Z17, Z11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z18, Z16, Z12
+	VFMADD231PS  Z18, Z17, Z13
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z18, Z16, Z14
+	VFMADD231PS  Z18, Z17, Z15
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000020, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z4, Z4
+	VMOVUPS Z4, (CX)
+	VADDPS  64(CX), Z5, Z5
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z6, Z6
+	VMOVUPS Z6, (CX)
+	VADDPS  64(CX), Z7, Z7
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z8, Z8
+	VMOVUPS Z8, (CX)
+	VADDPS  64(CX), Z9, Z9
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z10, Z10
+	VMOVUPS Z10, (CX)
+	VADDPS  64(CX), Z11, Z11
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z12, Z12
+	VMOVUPS Z12, (CX)
+	VADDPS  64(CX), Z13, Z13
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z14, Z14
+	VMOVUPS Z14, (CX)
+	VADDPS  64(CX), Z15, Z15
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z4, (CX)
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z6, (CX)
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z8, (CX)
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z10, (CX)
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z12, (CX)
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z14, (CX)
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewMoved10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewMoved10Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Z20
+	VCVTDQ2PS    Z20, Z20
+	VMOVUPS      128(BX), Z21
+	VFMSUB132PS  (BX), Z21, Z20
+	VPMOVSXBD    16(DX), Z21
+	VCVTDQ2PS    Z21, Z21
+	VMOVUPS      192(BX), Z22
+	VFMSUB132PS  64(BX), Z22, Z21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z22, Z20, Z0
+	VFMADD231PS  Z22, Z21, Z1
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z22, Z20, Z2
+	VFMADD231PS  Z22, Z21, Z3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z22, Z20, Z4
+	VFMADD231PS  Z22, Z21, Z5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z22, Z20, Z6
+	VFMADD231PS  Z22, Z21, Z7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z22, Z20, Z8
+	VFMADD231PS  Z22, Z21, Z9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z22, Z20, Z10
+	VFMADD231PS  Z22, Z21, Z11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z22, Z20, Z12
+	VFMADD231PS  Z22, Z21, Z13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z22, Z20, Z14
+	VFMADD231PS  Z22, Z21, Z15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z22, Z20, Z16
+	VFMADD231PS  Z22, Z21, Z17
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z22, Z20, Z18
+	VFMADD231PS  Z22, Z21, Z19
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000020, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z4, Z4
+	VMOVUPS Z4, (CX)
+	VADDPS  64(CX), Z5, Z5
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z6, Z6
+	VMOVUPS Z6, (CX)
+	VADDPS  64(CX), Z7, Z7
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z8, Z8
+	VMOVUPS Z8, (CX)
+	VADDPS  64(CX), Z9, Z9
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z10, Z10
+	VMOVUPS Z10, (CX)
+	VADDPS  64(CX), Z11, Z11
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z12, Z12
+	VMOVUPS Z12, (CX)
+	VADDPS  64(CX), Z13, Z13
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z14, Z14
+	VMOVUPS Z14, (CX)
+	VADDPS  64(CX), Z15, Z15
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z16, Z16
+	VMOVUPS Z16, (CX)
+	VADDPS  64(CX), Z17, Z17
+	VMOVUPS Z17, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z18, Z18
+	VMOVUPS Z18, (CX)
+	VADDPS  64(CX), Z19, Z19
+	VMOVUPS Z19, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z4, (CX)
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z6, (CX)
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z8, (CX)
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z10, (CX)
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z12, (CX)
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z14, (CX)
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z16, (CX)
+	VMOVUPS Z17, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z18, (CX)
+	VMOVUPS Z19, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewMoved12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewMoved12Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z20, Z20, Z20
+	VPXORD     Z21, Z21, Z21
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z22, Z22, Z22
+	VPXORD     Z23, Z23, Z23
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Z24
+	VCVTDQ2PS    Z24, Z24
+	VMOVUPS      128(BX), Z25
+	VFMSUB132PS  (BX), Z25, Z24
+	VPMOVSXBD    16(DX), Z25
+	VCVTDQ2PS    Z25, Z25
+	VMOVUPS      192(BX), Z26
+	VFMSUB132PS  64(BX), Z26, Z25
+	VBROADCASTSS (AX), Z26
+	VFMADD231PS  Z26, Z24, Z0
+	VFMADD231PS  Z26, Z25, Z1
+	VBROADCASTSS 4(AX), Z26
+	VFMADD231PS  Z26, Z24, Z2
+	VFMADD231PS  Z26, Z25, Z3
+	VBROADCASTSS 8(AX), Z26
+	VFMADD231PS  Z26, Z24, Z4
+	VFMADD231PS  Z26, Z25, Z5
+	VBROADCASTSS 12(AX), Z26
+	VFMADD231PS  Z26, Z24, Z6
+	VFMADD231PS  Z26, Z25, Z7
+	VBROADCASTSS 16(AX), Z26
+	VFMADD231PS  Z26, Z24, Z8
+	VFMADD231PS  Z26, Z25, Z9
+	VBROADCASTSS 20(AX), Z26
+	VFMADD231PS  Z26, Z24, Z10
+	VFMADD231PS  Z26, Z25, Z11
+	VBROADCASTSS 24(AX), Z26
+	VFMADD231PS  Z26, Z24, Z12
+	VFMADD231PS  Z26, Z25, Z13
+	VBROADCASTSS 28(AX), Z26
+	VFMADD231PS  Z26, Z24, Z14
+	VFMADD231PS  Z26, Z25, Z15
+	VBROADCASTSS 32(AX), Z26
+	VFMADD231PS  Z26, Z24, Z16
+	VFMADD231PS  Z26, Z25, Z17
+	VBROADCASTSS 36(AX), Z26
+	VFMADD231PS  Z26, Z24, Z18
+	VFMADD231PS  Z26, Z25, Z19
+	VBROADCASTSS 40(AX), Z26
+	VFMADD231PS  Z26, Z24, Z20
+	VFMADD231PS  Z26, Z25, Z21
+	VBROADCASTSS 44(AX), Z26
+	VFMADD231PS  Z26, Z24, Z22
+	VFMADD231PS  Z26, Z25, Z23
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000020, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z4, Z4
+	VMOVUPS Z4, (CX)
+	VADDPS  64(CX), Z5, Z5
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z6, Z6
+	VMOVUPS Z6, (CX)
+	VADDPS  64(CX), Z7, Z7
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z8, Z8
+	VMOVUPS Z8, (CX)
+	VADDPS  64(CX), Z9, Z9
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z10, Z10
+	VMOVUPS Z10, (CX)
+	VADDPS  64(CX), Z11, Z11
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z12, Z12
+	VMOVUPS Z12, (CX)
+	VADDPS  64(CX), Z13, Z13
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z14, Z14
+	VMOVUPS Z14, (CX)
+	VADDPS  64(CX), Z15, Z15
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z16, Z16
+	VMOVUPS Z16, (CX)
+	VADDPS  64(CX), Z17, Z17
+	VMOVUPS Z17, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z18, Z18
+	VMOVUPS Z18, (CX)
+	VADDPS  64(CX), Z19, Z19
+	VMOVUPS Z19, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z20, Z20
+	VMOVUPS Z20, (CX)
+	VADDPS  64(CX), Z21, Z21
+	VMOVUPS Z21, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z22, Z22
+	VMOVUPS Z22, (CX)
+	VADDPS  64(CX), Z23, Z23
+	VMOVUPS Z23, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z4, (CX)
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z6, (CX)
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z8, (CX)
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z10, (CX)
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z12, (CX)
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z14, (CX)
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z16, (CX)
+	VMOVUPS Z17, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z18, (CX)
+	VMOVUPS Z19, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z20, (CX)
+	VMOVUPS Z21, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z22, (CX)
+	VMOVUPS Z23, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewNibbles1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewNibbles1Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXBD    (DX), Z2
+	VPSRLD       $0x04, Z2, Z3
+	VPSLLD       $0x1c, Z2, Z2
+	VPSRLD       $0x1c, Z2, Z2
+	VCVTDQ2PS    Z2, Z2
+	VMOVUPS      128(BX), Z4
+	VFMSUB132PS  (BX), Z4, Z2
+	VCVTDQ2PS    Z3, Z3
+	VMOVUPS      192(BX), Z4
+	VFMSUB132PS  64(BX), Z4, Z3
+	VBROADCASTSS (AX), Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewNibbles2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewNibbles2Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXBD    (DX), Z4
+	VPSRLD       $0x04, Z4, Z5
+	VPSLLD       $0x1c, Z4, Z4
+	VPSRLD       $0x1c, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMOVUPS      128(BX), Z6
+	VFMSUB132PS  (BX), Z6, Z4
+	VCVTDQ2PS    Z5, Z5
+	VMOVUPS      192(BX), Z6
+	VFMSUB132PS  64(BX), Z6, Z5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z6, Z4, Z0
+	VFMADD231PS  Z6, Z5, Z1
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z6, Z4, Z2
+	VFMADD231PS  Z6, Z5, Z3
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewNibbles4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewNibbles4Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXBD    (DX), Z8
+	VPSRLD       $0x04, Z8, Z9
+	VPSLLD       $0x1c, Z8, Z8
+	VPSRLD       $0x1c, Z8, Z8
+	VCVTDQ2PS    Z8, Z8
+	VMOVUPS      128(BX), Z10
+	VFMSUB132PS  (BX), Z10, Z8
+	VCVTDQ2PS    Z9, Z9
+	VMOVUPS      192(BX), Z10
+	VFMSUB132PS  64(BX), Z10, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z10, Z8, Z0
+	VFMADD231PS  Z10, Z9, Z1
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z10, Z8, Z2
+	VFMADD231PS  Z10, Z9, Z3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z10, Z8, Z4
+	VFMADD231PS  Z10, Z9, Z5
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z10, Z8, Z6
+	VFMADD231PS  Z10, Z9, Z7
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z4, Z4
+	VMOVUPS Z4, (CX)
+	VADDPS  64(CX), Z5, Z5
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z6, Z6
+	VMOVUPS Z6, (CX)
+	VADDPS  64(CX), Z7, Z7
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z4, (CX)
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z6, (CX)
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewNibbles6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewNibbles6Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXBD    (DX), Z12
+	VPSRLD       $0x04, Z12, Z13
+	VPSLLD       $0x1c, Z12, Z12
+	VPSRLD       $0x1c, Z12, Z12
+	VCVTDQ2PS    Z12, Z12
+	VMOVUPS      128(BX), Z14
+	VFMSUB132PS  (BX), Z14, Z12
+	VCVTDQ2PS    Z13, Z13
+	VMOVUPS      192(BX), Z14
+	VFMSUB132PS  64(BX), Z14, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z14, Z12, Z0
+	VFMADD231PS  Z14, Z13, Z1
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z14, Z12, Z2
+	VFMADD231PS  Z14, Z13, Z3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z14, Z12, Z4
+	VFMADD231PS  Z14, Z13, Z5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z14, Z12, Z6
+	VFMADD231PS  Z14, Z13, Z7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z14, Z12, Z8
+	VFMADD231PS  Z14, Z13, Z9
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z14, Z12, Z10
+	VFMADD231PS  Z14, Z13, Z11
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z4, Z4
+	VMOVUPS Z4, (CX)
+	VADDPS  64(CX), Z5, Z5
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z6, Z6
+	VMOVUPS Z6, (CX)
+	VADDPS  64(CX), Z7, Z7
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z8, Z8
+	VMOVUPS Z8, (CX)
+	VADDPS  64(CX), Z9, Z9
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z10, Z10
+	VMOVUPS Z10, (CX)
+	VADDPS  64(CX), Z11, Z11
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z4, (CX)
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z6, (CX)
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z8, (CX)
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z10, (CX)
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewNibbles8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewNibbles8Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXBD    (DX), Z16
+	VPSRLD       $0x04, Z16, Z17
+	VPSLLD       $0x1c, Z16, Z16
+	VPSRLD       $0x1c, Z16, Z16
+	VCVTDQ2PS    Z16, Z16
+	VMOVUPS      128(BX), Z18
+	VFMSUB132PS  (BX), Z18, Z16
+	VCVTDQ2PS    Z17, Z17
+	VMOVUPS      192(BX), Z18
+	VFMSUB132PS  64(BX), Z18, Z17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z18, Z16, Z0
+	VFMADD231PS  Z18, Z17, Z1
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z18, Z16, Z2
+	VFMADD231PS  Z18, Z17, Z3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z18, Z16, Z4
+	VFMADD231PS  Z18, Z17, Z5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z18, Z16, Z6
+	VFMADD231PS  Z18, Z17, Z7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z18, Z16, Z8
+	VFMADD231PS  Z18, Z17, Z9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z18, Z16, Z10
+	VFMADD231PS  Z18, Z17, Z11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z18, Z16, Z12
+	VFMADD231PS  Z18, Z17, Z13
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z18, Z16, Z14
+	VFMADD231PS  Z18, Z17, Z15
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z4, Z4
+	VMOVUPS Z4, (CX)
+	VADDPS  64(CX), Z5, Z5
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z6, Z6
+	VMOVUPS Z6, (CX)
+	VADDPS  64(CX), Z7, Z7
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z8, Z8
+	VMOVUPS Z8, (CX)
+	VADDPS  64(CX), Z9, Z9
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z10, Z10
+	VMOVUPS Z10, (CX)
+	VADDPS  64(CX), Z11, Z11
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z12, Z12
+	VMOVUPS Z12, (CX)
+	VADDPS  64(CX), Z13, Z13
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z14, Z14
+	VMOVUPS Z14, (CX)
+	VADDPS  64(CX), Z15, Z15
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z4, (CX)
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z6, (CX)
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z8, (CX)
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z10, (CX)
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z12, (CX)
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z14, (CX)
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewNibbles10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewNibbles10Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXBD    (DX), Z20
+	VPSRLD       $0x04, Z20, Z21
+	VPSLLD       $0x1c, Z20, Z20
+	VPSRLD       $0x1c, Z20, Z20
+	VCVTDQ2PS    Z20, Z20
+	VMOVUPS      128(BX), Z22
+	VFMSUB132PS  (BX), Z22, Z20
+	VCVTDQ2PS    Z21, Z21
+	VMOVUPS      192(BX), Z22
+	VFMSUB132PS  64(BX), Z22, Z21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z22, Z20, Z0
+	VFMADD231PS  Z22, Z21, Z1
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z22, Z20, Z2
+	VFMADD231PS  Z22, Z21, Z3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z22, Z20, Z4
+	VFMADD231PS  Z22, Z21, Z5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z22, Z20, Z6
+	VFMADD231PS  Z22, Z21, Z7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z22, Z20, Z8
+	VFMADD231PS  Z22, Z21, Z9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z22, Z20, Z10
+	VFMADD231PS  Z22, Z21, Z11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z22, Z20, Z12
+	VFMADD231PS  Z22, Z21, Z13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z22, Z20, Z14
+	VFMADD231PS  Z22, Z21, Z15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z22, Z20, Z16
+	VFMADD231PS  Z22, Z21, Z17
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z22, Z20, Z18
+	VFMADD231PS  Z22, Z21, Z19
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Z0, Z0
+	VMOVUPS Z0, (CX)
+	VADDPS  64(CX), Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z2, Z2
+	VMOVUPS Z2, (CX)
+	VADDPS  64(CX), Z3, Z3
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z4, Z4
+	VMOVUPS Z4, (CX)
+	VADDPS  64(CX), Z5, Z5
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z6, Z6
+	VMOVUPS Z6, (CX)
+	VADDPS  64(CX), Z7, Z7
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z8, Z8
+	VMOVUPS Z8, (CX)
+	VADDPS  64(CX), Z9, Z9
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z10, Z10
+	VMOVUPS Z10, (CX)
+	VADDPS  64(CX), Z11, Z11
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z12, Z12
+	VMOVUPS Z12, (CX)
+	VADDPS  64(CX), Z13, Z13
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z14, Z14
+	VMOVUPS Z14, (CX)
+	VADDPS  64(CX), Z15, Z15
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z16, Z16
+	VMOVUPS Z16, (CX)
+	VADDPS  64(CX), Z17, Z17
+	VMOVUPS Z17, 64(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Z18, Z18
+	VMOVUPS Z18, (CX)
+	VADDPS  64(CX), Z19, Z19
+	VMOVUPS Z19, 64(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Z0, (CX)
+	VMOVUPS Z1, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z2, (CX)
+	VMOVUPS Z3, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z4, (CX)
+	VMOVUPS Z5, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z6, (CX)
+	VMOVUPS Z7, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z8, (CX)
+	VMOVUPS Z9, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z10, (CX)
+	VMOVUPS Z11, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z12, (CX)
+	VMOVUPS Z13, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z14, (CX)
+	VMOVUPS Z15, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z16, (CX)
+	VMOVUPS Z17, 64(CX)
+	ADDQ    AX, CX
+	VMOVUPS Z18, (CX)
+	VMOVUPS Z19, 64(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewNibbles12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·fewNibbles12Z(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z12, Z12, Z12
+	VPXORD     Z13, Z13, Z13
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z14, Z14, Z14
+	VPXORD     Z15, Z15, Z15
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z16, Z16, Z16
+	VPXORD     Z17, Z17, Z17
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z18, Z18, Z18
+	VPXORD     Z19, Z19, Z19
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z20, Z20, Z20
+	VPXORD     Z21, Z21, Z21
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	VPXORD     Z22, Z22, Z22
+	VPXORD     Z23, Z23, Z23
+	PREFETCHT0 (R9)
+	PREFETCHT0 124(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXBD    (DX), Z24
+	VPSRLD       $0x04, Z24, Z25
+	VPSLLD       $0x1c, Z24, Z24
+	VPSRLD       $0x1c, Z24, Z24
+	VCVTDQ2PS    Z24, Z24
+	VMOVUPS      128(BX), Z26
+	VFMSUB132PS  (BX), Z26, Z24
+	VCVTDQ2PS    Z25, Z25
+	VMOVUPS      192(BX), Z26
+	VFMSUB132PS  64(BX), Z26, Z25
+	VBROADCASTSS (AX), Z26
+	VFMADD231PS  Z26, Z24, Z0
+	VFMADD231PS  Z26, Z25, Z1
+	VBROADCASTSS 4(AX), Z26
+	VFMADD231PS  Z26, Z24, Z2
+	VFMADD231PS  Z26, Z25, Z3
+	VBROADCASTSS 8(AX), Z26
+	VFMADD231PS  Z26, Z24, Z4
+	VFMADD231PS  Z26, Z25, Z5
+	VBROADCASTSS 12(AX), Z26
+	VFMADD231PS  Z26, Z24, Z6
+	VFMADD231PS  Z26, Z25, Z7
+	VBROADCASTSS 16(AX), Z26
+	VFMADD231PS  Z26, Z24, Z8
+	VFMADD231PS  Z26, Z25, Z9
+	VBROADCASTSS 20(AX), Z26
+	VFMADD231PS  Z26, Z24, Z10
+	VFMADD231PS  Z26, Z25, Z11
+	VBROADCASTSS 24(AX), Z26
+	VFMADD231PS  Z26, Z24, Z12
+	VFMADD231PS  Z26, Z25, Z13
+	VBROADCASTSS 28(AX), Z26
+	VFMADD231PS  Z26, Z24, Z14
+	VFMADD231PS  Z26, Z25, Z15
+	VBROADCASTSS 32(AX), Z26
+	VFMADD231PS  Z26, Z24, Z16
+	VFMADD231PS  Z26, Z25, Z17
+	VBROADCASTSS 36(AX), Z26
+	VFMADD231PS  Z26, Z24, Z18
+	VFMADD231PS  Z26, Z25, Z19
+	VBROADCASTSS 40(AX), Z26
+	VFMADD231PS  Z26, Z24, Z20
+	VFMADD231PS  Z26, Z25, Z21
+	VBROADCASTSS 44(AX), Z26
+	VFMADD231PS  Z26, Z24, Z22
+	VFMADD231PS  Z26, Z25, Z23
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000100, BX
 	JMP          l1
 
 l3:
@@ -16865,6 +19379,80 @@ l6:
 	VZEROUPPER
 	RET
 
+// func fewHalf1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, CMOV, F16C, FMA3, MMX+
+TEXT ·fewHalf1Y(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VCVTPH2PS    (DX), Y2
+	VCVTPH2PS    16(DX), Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000020, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000040, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
 // func fewHalf2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, CMOV, F16C, FMA3, MMX+
 TEXT ·fewHalf2Y(SB), NOSPLIT, $8-152
@@ -17224,6 +19812,82 @@ l4:
 	ADDQ    AX, CX
 	VMOVUPS Y10, (CX)
 	VMOVUPS Y11, 32(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewBrain1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·fewBrain1Y(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXWD    (DX), Y2
+	VPSLLD       $0x10, Y2, Y2
+	VPMOVZXWD    16(DX), Y3
+	VPSLLD       $0x10, Y3, Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000020, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000040, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
 	ADDQ    AX, CX
 
 l5:
@@ -17603,6 +20267,84 @@ l5:
 	VZEROUPPER
 	RET
 
+// func fewCodes1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·fewCodes1Y(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (BX), Y2, Y2
+	VPMOVSXBD    8(DX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(BX), Y3, Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000040, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
 // func fewCodes2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewCodes2Y(SB), NOSPLIT, $8-152
@@ -17916,6 +20658,942 @@ l2:
 	DECQ         R10
 	JNZ          l2
 	ADDQ         $0x00000040, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y2, Y2
+	VMOVUPS Y2, (CX)
+	VADDPS  32(CX), Y3, Y3
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y4, Y4
+	VMOVUPS Y4, (CX)
+	VADDPS  32(CX), Y5, Y5
+	VMOVUPS Y5, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y6, Y6
+	VMOVUPS Y6, (CX)
+	VADDPS  32(CX), Y7, Y7
+	VMOVUPS Y7, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y8, Y8
+	VMOVUPS Y8, (CX)
+	VADDPS  32(CX), Y9, Y9
+	VMOVUPS Y9, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y10, Y10
+	VMOVUPS Y10, (CX)
+	VADDPS  32(CX), Y11, Y11
+	VMOVUPS Y11, 32(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y2, (CX)
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y4, (CX)
+	VMOVUPS Y5, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y6, (CX)
+	VMOVUPS Y7, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y8, (CX)
+	VMOVUPS Y9, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y10, (CX)
+	VMOVUPS Y11, 32(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewMoved1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·fewMoved1Y(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      64(BX), Y3
+	VFMSUB132PS  (BX), Y3, Y2
+	VPMOVSXBD    8(DX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      96(BX), Y4
+	VFMSUB132PS  32(BX), Y4, Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000080, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewMoved2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·fewMoved2Y(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      64(BX), Y5
+	VFMSUB132PS  (BX), Y5, Y4
+	VPMOVSXBD    8(DX), Y5
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      96(BX), Y6
+	VFMSUB132PS  32(BX), Y6, Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000080, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y2, Y2
+	VMOVUPS Y2, (CX)
+	VADDPS  32(CX), Y3, Y3
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y2, (CX)
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewMoved4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·fewMoved4Y(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMOVUPS      64(BX), Y9
+	VFMSUB132PS  (BX), Y9, Y8
+	VPMOVSXBD    8(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMOVUPS      96(BX), Y10
+	VFMSUB132PS  32(BX), Y10, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000080, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y2, Y2
+	VMOVUPS Y2, (CX)
+	VADDPS  32(CX), Y3, Y3
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y4, Y4
+	VMOVUPS Y4, (CX)
+	VADDPS  32(CX), Y5, Y5
+	VMOVUPS Y5, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y6, Y6
+	VMOVUPS Y6, (CX)
+	VADDPS  32(CX), Y7, Y7
+	VMOVUPS Y7, 32(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y2, (CX)
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y4, (CX)
+	VMOVUPS Y5, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y6, (CX)
+	VMOVUPS Y7, 32(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewMoved6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·fewMoved6Y(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y10, Y10, Y10
+	VXORPS     Y11, Y11, Y11
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVSXBD    (DX), Y12
+	VCVTDQ2PS    Y12, Y12
+	VMOVUPS      64(BX), Y13
+	VFMSUB132PS  (BX), Y13, Y12
+	VPMOVSXBD    8(DX), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMOVUPS      96(BX), Y14
+	VFMSUB132PS  32(BX), Y14, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 4(AX), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 8(AX), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 12(AX), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 16(AX), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 20(AX), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000010, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000080, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y2, Y2
+	VMOVUPS Y2, (CX)
+	VADDPS  32(CX), Y3, Y3
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y4, Y4
+	VMOVUPS Y4, (CX)
+	VADDPS  32(CX), Y5, Y5
+	VMOVUPS Y5, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y6, Y6
+	VMOVUPS Y6, (CX)
+	VADDPS  32(CX), Y7, Y7
+	VMOVUPS Y7, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y8, Y8
+	VMOVUPS Y8, (CX)
+	VADDPS  32(CX), Y9, Y9
+	VMOVUPS Y9, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y10, Y10
+	VMOVUPS Y10, (CX)
+	VADDPS  32(CX), Y11, Y11
+	VMOVUPS Y11, 32(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y2, (CX)
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y4, (CX)
+	VMOVUPS Y5, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y6, (CX)
+	VMOVUPS Y7, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y8, (CX)
+	VMOVUPS Y9, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y10, (CX)
+	VMOVUPS Y11, 32(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewNibbles1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·fewNibbles1Y(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXBD    (DX), Y2
+	VPSRLD       $0x04, Y2, Y3
+	VPSLLD       $0x1c, Y2, Y2
+	VPSRLD       $0x1c, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      64(BX), Y4
+	VFMSUB132PS  (BX), Y4, Y2
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      96(BX), Y4
+	VFMSUB132PS  32(BX), Y4, Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000008, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000080, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewNibbles2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·fewNibbles2Y(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXBD    (DX), Y4
+	VPSRLD       $0x04, Y4, Y5
+	VPSLLD       $0x1c, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      64(BX), Y6
+	VFMSUB132PS  (BX), Y6, Y4
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      96(BX), Y6
+	VFMSUB132PS  32(BX), Y6, Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000008, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000080, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y2, Y2
+	VMOVUPS Y2, (CX)
+	VADDPS  32(CX), Y3, Y3
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y2, (CX)
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewNibbles4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·fewNibbles4Y(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXBD    (DX), Y8
+	VPSRLD       $0x04, Y8, Y9
+	VPSLLD       $0x1c, Y8, Y8
+	VPSRLD       $0x1c, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMOVUPS      64(BX), Y10
+	VFMSUB132PS  (BX), Y10, Y8
+	VCVTDQ2PS    Y9, Y9
+	VMOVUPS      96(BX), Y10
+	VFMSUB132PS  32(BX), Y10, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000008, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000080, BX
+	JMP          l1
+
+l3:
+	MOVQ    ldc+112(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    acc+128(FP), DX
+	TESTQ   DX, DX
+	JZ      l4
+	VADDPS  (CX), Y0, Y0
+	VMOVUPS Y0, (CX)
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y2, Y2
+	VMOVUPS Y2, (CX)
+	VADDPS  32(CX), Y3, Y3
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y4, Y4
+	VMOVUPS Y4, (CX)
+	VADDPS  32(CX), Y5, Y5
+	VMOVUPS Y5, 32(CX)
+	ADDQ    AX, CX
+	VADDPS  (CX), Y6, Y6
+	VMOVUPS Y6, (CX)
+	VADDPS  32(CX), Y7, Y7
+	VMOVUPS Y7, 32(CX)
+	ADDQ    AX, CX
+	JMP     l5
+
+l4:
+	VMOVUPS Y0, (CX)
+	VMOVUPS Y1, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y2, (CX)
+	VMOVUPS Y3, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y4, (CX)
+	VMOVUPS Y5, 32(CX)
+	ADDQ    AX, CX
+	VMOVUPS Y6, (CX)
+	VMOVUPS Y7, 32(CX)
+	ADDQ    AX, CX
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func fewNibbles6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·fewNibbles6Y(SB), NOSPLIT, $8-152
+	VSTMXCSR   (SP)
+	MOVL       (SP), AX
+	ORL        $0x00008040, AX
+	MOVL       AX, 4(SP)
+	VLDMXCSR   4(SP)
+	MOVQ       a_base+0(FP), AX
+	MOVQ       c_base+88(FP), CX
+	MOVQ       b_base+32(FP), DX
+	MOVQ       scales_base+56(FP), BX
+	MOVQ       aStep+24(FP), SI
+	SHLQ       $0x02, SI
+	MOVQ       far+136(FP), DI
+	SHLQ       $0x02, DI
+	MOVQ       farStep+144(FP), R8
+	MOVQ       ldc+112(FP), R10
+	SHLQ       $0x02, R10
+	MOVQ       CX, R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	VXORPS     Y10, Y10, Y10
+	VXORPS     Y11, Y11, Y11
+	PREFETCHT0 (R9)
+	PREFETCHT0 60(R9)
+	ADDQ       R10, R9
+	ADDQ       DX, DI
+	MOVQ       k+120(FP), R9
+
+l1:
+	MOVQ    group+80(FP), R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	TESTQ   R10, R10
+	JZ      l3
+	SUBQ    R10, R9
+
+l2:
+	VPMOVZXBD    (DX), Y12
+	VPSRLD       $0x04, Y12, Y13
+	VPSLLD       $0x1c, Y12, Y12
+	VPSRLD       $0x1c, Y12, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMOVUPS      64(BX), Y14
+	VFMSUB132PS  (BX), Y14, Y12
+	VCVTDQ2PS    Y13, Y13
+	VMOVUPS      96(BX), Y14
+	VFMSUB132PS  32(BX), Y14, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 4(AX), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 8(AX), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 12(AX), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 16(AX), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 20(AX), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
+	ADDQ         SI, AX
+	ADDQ         $0x00000008, DX
+	DECQ         R10
+	JNZ          l2
+	ADDQ         $0x00000080, BX
 	JMP          l1
 
 l3:

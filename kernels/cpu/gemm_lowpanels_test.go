@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,7 @@ func TestLow(t *testing.T) {
 			defer b.Close()     //nolint:errcheck // it ends threads
 			defer plain.Close() //nolint:errcheck // likewise
 			for _, s := range [][2]int{{40, 64}, {2100, 96}, {65, 1536}, {33, 576}} {
-				for form := lowNone; form <= lowCodes; form++ {
+				for form := lowNone; form <= lowNibbles; form++ {
 					rng := rand.New(rand.NewPCG(uint64(form), uint64(s[0])))
 					w := inForm(rng, form, s[0], s[1])
 					b.Keep(w)
@@ -62,25 +63,53 @@ func inForm(rng *rand.Rand, form lowForm, n, k int) *tensor.Tensor {
 		raw := make([]byte, 2*len(v))
 		tensor.Narrow(d, v, raw)
 		tensor.Widen(d, raw, v)
-	case lowCodes:
-		for i := range v {
-			if i%codeGroup == 0 {
-				raw, scale := make([]byte, 2), []float32{rng.Float32() / 64}
-				tensor.Narrow(tensor.F16, scale, raw)
-				tensor.Widen(tensor.F16, raw, scale)
-				for j := range codeGroup {
-					v[i+j] = float32(rng.IntN(255)-127) * scale[0]
-				}
-				if i%3 == 0 { // the greatest has another code
-					v[i] = -128 * scale[0]
-				}
-				if i%7 == 0 {
-					clear(v[i : i+codeGroup])
-				}
-			}
+	case lowCodes, lowMoved, lowNibbles:
+		group := 32
+		if form != lowMoved && n%2 == 0 {
+			group = 16
+		}
+		for i := range slices.Chunk(v, group) {
+			inCodes(rng, form, i)
 		}
 	}
 	return x
+}
+
+// inCodes makes numbers those of a block as GGUF's: whole numbers times a float16 times one of six bits, less the same.
+func inCodes(rng *rand.Rand, form lowForm, v []float32) {
+	half := func(most float32) float32 {
+		raw, x := make([]byte, 2), []float32{(0.25 + rng.Float32()) * most}
+		tensor.Narrow(tensor.F16, x, raw)
+		tensor.Widen(tensor.F16, raw, x)
+		return x[0] * float32(1+rng.IntN(63))
+	}
+	scale, offset := half(1./4096), half(1./4096)
+	if rng.IntN(4) == 0 {
+		offset = float32(rng.IntN(8)) * scale
+	}
+	if rng.IntN(2) == 0 && form == lowCodes {
+		scale = -scale // zeros have a sign
+	}
+	most := lowForms[form].most
+	for j := range v {
+		if form == lowCodes {
+			v[j] = float32(rng.IntN(255)-127) * scale
+		} else {
+			v[j] = float32(float64(scale)*float64(rng.IntN(most+1)) - float64(offset))
+		}
+	}
+	switch n := rng.IntN(8); {
+	case n == 0:
+		clear(v)
+	case n < 4 && form == lowCodes: // the greatest has another code
+		v[0] = -128 * scale
+	case n < 4: // all codes of the form are needed, or not the least one
+		v[0], v[1] = 0-offset, float32(float64(scale)*float64(most)-float64(offset))
+	case n < 6 && form != lowCodes:
+		for j := range v {
+			v[j] = float32(float64(scale)*float64(most-rng.IntN(most)) - float64(offset))
+		}
+	}
 }
 
 func product3(b *Backend, x, w, bias *tensor.Tensor) []byte {

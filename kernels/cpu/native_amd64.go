@@ -61,14 +61,18 @@ var (
 	fewZ = []fewTile{few2Z, few4Z, few6Z, few8Z, few10Z, few12Z}
 	fewY = []fewTile{few2Y, few4Y, few6Y}
 	lowZ = map[lowForm][]lowTile{
-		lowHalf:  {fewHalf2Z, fewHalf4Z, fewHalf6Z, fewHalf8Z, fewHalf10Z, fewHalf12Z},
-		lowBrain: {fewBrain2Z, fewBrain4Z, fewBrain6Z, fewBrain8Z, fewBrain10Z, fewBrain12Z},
-		lowCodes: {fewCodes2Z, fewCodes4Z, fewCodes6Z, fewCodes8Z, fewCodes10Z, fewCodes12Z},
+		lowHalf:    {fewHalf1Z, fewHalf2Z, fewHalf4Z, fewHalf6Z, fewHalf8Z, fewHalf10Z, fewHalf12Z},
+		lowBrain:   {fewBrain1Z, fewBrain2Z, fewBrain4Z, fewBrain6Z, fewBrain8Z, fewBrain10Z, fewBrain12Z},
+		lowCodes:   {fewCodes1Z, fewCodes2Z, fewCodes4Z, fewCodes6Z, fewCodes8Z, fewCodes10Z, fewCodes12Z},
+		lowMoved:   {fewMoved1Z, fewMoved2Z, fewMoved4Z, fewMoved6Z, fewMoved8Z, fewMoved10Z, fewMoved12Z},
+		lowNibbles: {fewNibbles1Z, fewNibbles2Z, fewNibbles4Z, fewNibbles6Z, fewNibbles8Z, fewNibbles10Z, fewNibbles12Z},
 	}
 	lowY = map[lowForm][]lowTile{
-		lowHalf:  {fewHalf2Y, fewHalf4Y, fewHalf6Y},
-		lowBrain: {fewBrain2Y, fewBrain4Y, fewBrain6Y},
-		lowCodes: {fewCodes2Y, fewCodes4Y, fewCodes6Y},
+		lowHalf:    {fewHalf1Y, fewHalf2Y, fewHalf4Y, fewHalf6Y},
+		lowBrain:   {fewBrain1Y, fewBrain2Y, fewBrain4Y, fewBrain6Y},
+		lowCodes:   {fewCodes1Y, fewCodes2Y, fewCodes4Y, fewCodes6Y},
+		lowMoved:   {fewMoved1Y, fewMoved2Y, fewMoved4Y, fewMoved6Y},
+		lowNibbles: {fewNibbles1Y, fewNibbles2Y, fewNibbles4Y, fewNibbles6Y},
 	}
 )
 

@@ -21,6 +21,7 @@ func (e *emitter) tiles() {
 		e.few(rows)
 	}
 	for _, l := range lows {
+		e.low(l, 1)
 		for rows := 2; rows <= e.tileHeight(); rows += 2 {
 			e.low(l, rows)
 		}
