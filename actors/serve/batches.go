@@ -29,6 +29,7 @@ const (
 	batchAtOnce    = 16
 	batchWindow    = 24 * time.Hour
 	batchTold      = 20
+	batchFiles     = 10_000 // of the folder, those of outcomes among them
 )
 
 // batchPaths are those that a batch may ask.
@@ -100,6 +101,8 @@ type batches struct {
 	tasks sync.WaitGroup
 	mu    sync.Mutex
 	all   map[string]*batch
+
+	release func() // gives the folder back
 }
 
 // newBatches opens the folder.
@@ -107,20 +110,30 @@ func newBatches(s *Server, dir string) (*batches, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("--batches: %w", err)
 	}
-	b := &batches{s: s, dir: dir, all: map[string]*batch{}}
-	b.over, b.end = context.WithCancel(context.Background())
-	names, err := filepath.Glob(filepath.Join(dir, "batch-*.json"))
+	release, err := machine.LockDir("--batches", dir)
 	if err != nil {
 		return nil, err
 	}
+	b := &batches{s: s, dir: dir, all: map[string]*batch{}, release: release}
+	b.over, b.end = context.WithCancel(context.Background())
+	if err := b.known(); err != nil {
+		release()
+		return nil, err
+	}
+	return b, nil
+}
+
+// known reads the batches of the folder.
+func (b *batches) known() error {
+	names, err := filepath.Glob(filepath.Join(b.dir, "batch-*.json"))
 	for _, name := range names {
 		x := &batch{}
 		if err := readJSON(name, x); err != nil || x.ID+".json" != filepath.Base(name) {
-			return nil, fmt.Errorf("--batches: %s is no batch of that name: %w", name, cmp.Or(err, errors.New("it has another id")))
+			return fmt.Errorf("--batches: %s is no batch of that name: %w", name, cmp.Or(err, errors.New("it has another id")))
 		}
 		b.all[x.ID] = x
 	}
-	return b, nil
+	return err
 }
 
 func readJSON(name string, v any) error {
@@ -169,6 +182,7 @@ func (b *batches) close() {
 	if b != nil {
 		b.end()
 		b.tasks.Wait()
+		b.release()
 	}
 }
 
@@ -212,6 +226,10 @@ func (b *batches) upload(r *http.Request) (any, error) {
 			_ = os.Remove(at) // nothing, or a part, of it came
 		}
 	}()
+	if names, err := filepath.Glob(filepath.Join(b.dir, "file-*.json")); err != nil || len(names) >= batchFiles {
+		return nil, fault{http.StatusInsufficientStorage, "invalid_request_error",
+			fmt.Sprintf("%d files are kept, the most: DELETE /v1/files/ID makes room", len(names)), "file", "files_full"}
+	}
 	got := int64(0)
 	for {
 		part, err := form.NextPart()
@@ -374,6 +392,9 @@ func (b *batches) create(r *http.Request) (any, error) {
 	if err := d.Decode(&in); err != nil {
 		return nil, bad("", "the request is none of a batch: %v", err)
 	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, bad("", "the request is none of a batch: something follows it")
+	}
 	f, err := b.file(in.Input)
 	switch {
 	case err != nil:
@@ -474,21 +495,4 @@ func (b *batches) lines(id string, f func(line int, l *batchLine, err error) boo
 		f(0, nil, fmt.Errorf("a line is longer than %d bytes: %w", b.s.o.Body, err))
 	}
 	return nil
-}
-
-func (b *batches) stop(r *http.Request) (any, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	x := b.all[r.PathValue("id")]
-	if x == nil {
-		return nil, fault{http.StatusNotFound, "invalid_request_error", "there is no such batch", "id", "not_found"}
-	}
-	if x.Status == "in_progress" {
-		x.Status = "cancelling"
-		if err := b.save(x); err != nil {
-			return nil, err
-		}
-		x.cancel()
-	}
-	return x.view(), nil
 }

@@ -108,7 +108,10 @@ func TestBatches(t *testing.T) {
 
 // TestBatchesRefused: a file with broken lines is no batch, and neither is a request for another thing.
 func TestBatchesRefused(t *testing.T) {
-	_, url := served(t, Options{Batches: t.TempDir()})
+	dir := t.TempDir()
+	_, url := served(t, Options{Batches: dir})
+	_, err := newBatches(nil, dir)
+	require.ErrorContains(t, err, "--batches: "+dir+" is in use by another")
 	in := uploaded(t, url, requests(1, ""))
 	for bad, why := range map[string]string{"{\n": "it is no request", requests(1, "") + requests(1, ""): "that of a line before", "\n": "has no line",
 		strings.ReplaceAll(requests(1, ""), "/v1/completions", "/v1/other"): "and the batch POST /v1/completions"} {
@@ -119,7 +122,8 @@ func TestBatchesRefused(t *testing.T) {
 	for body, why := range map[string]string{`{"input_file_id": "file-../x", "endpoint": "/v1/completions", "completion_window": "24h"}`: "there is no file",
 		`{"input_file_id": "` + in + `", "endpoint": "/v1/files", "completion_window": "24h"}`:      "none of /v1/chat",
 		`{"input_file_id": "` + in + `", "endpoint": "/v1/completions", "completion_window": "1h"}`: "only 24h",
-		`{"input_file_id": 7}`: "none of a batch"} {
+		`{"input_file_id": 7}`: "none of a batch",
+		`{"input_file_id": "` + in + `", "endpoint": "/v1/completions", "completion_window": "24h"} {}`: "something follows it"} {
 		status, v := post(t, url+"/v1/batches", body)
 		require.Equal(t, http.StatusBadRequest, status)
 		require.Contains(t, at(v, "error", "message"), why)

@@ -214,3 +214,20 @@ func (k *kept) WriteHeader(status int) { k.status = status }
 
 // Write implements http.ResponseWriter.
 func (k *kept) Write(b []byte) (int, error) { return k.text.Write(b) }
+
+func (b *batches) stop(r *http.Request) (any, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x := b.all[r.PathValue("id")]
+	if x == nil {
+		return nil, fault{http.StatusNotFound, "invalid_request_error", "there is no such batch", "id", "not_found"}
+	}
+	if x.Status == "in_progress" {
+		x.Status = "cancelling"
+		if err := b.save(x); err != nil {
+			return nil, err
+		}
+		x.cancel()
+	}
+	return x.view(), nil
+}

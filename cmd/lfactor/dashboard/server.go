@@ -118,7 +118,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer func() {
 		s.talks.mu.Lock()
 		defer s.talks.mu.Unlock()
-		s.talks.drop()
+		s.talks.put(nil)
 	}()
 	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err

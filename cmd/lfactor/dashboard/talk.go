@@ -22,11 +22,19 @@ const talkIdle = 10 * time.Minute
 
 // talks has the model of one run's newest checkpoint at a time, for people to talk to while the run goes on.
 type talks struct {
-	open func(dir string) (Talked, error)
-	mu   sync.RWMutex // held for reading while it answers
-	of   string       // checkpoint and step
-	now  Talked
-	idle *time.Timer
+	open    func(dir string) (Talked, error)
+	opening sync.Mutex // held while a model is opened
+	mu      sync.Mutex
+	now     *talking
+}
+
+// talking is a model that is open. One that another takes the place of is closed when its answers have ended.
+type talking struct {
+	Talked
+	run     *folder
+	of      string // checkpoint and step
+	idle    *time.Timer
+	answers sync.RWMutex // held for reading while it answers
 }
 
 // talk opens the page for a run's newest checkpoint, and answers what it asks. Only who may change things may talk: it
@@ -49,14 +57,26 @@ func (s *Server) talk(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.talks.mu.RLock()
-	defer s.talks.mu.RUnlock()
-	if s.talks.now == nil {
-		http.Error(w, `{"error": {"message": "the model was closed, as nobody asked it: load the page again"}}`, http.StatusGone)
+	now := s.talks.begin(runs[id])
+	if now == nil {
+		http.Error(w, `{"error": {"message": "the model was closed, as nobody asked it or another run's was opened: load the page again"}}`,
+			http.StatusGone)
 		return
 	}
-	s.talks.idle.Reset(talkIdle)
-	http.StripPrefix(root, s.talks.now).ServeHTTP(w, r)
+	defer now.answers.RUnlock()
+	http.StripPrefix(root, now).ServeHTTP(w, r)
+}
+
+// begin gives a run's model if it is the one that is open, held for an answer.
+func (t *talks) begin(f *folder) *talking {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now == nil || t.now.run != f {
+		return nil
+	}
+	t.now.answers.RLock()
+	t.now.idle.Reset(talkIdle)
+	return t.now
 }
 
 // turn has the newest checkpoint of a run open, and no other.
@@ -79,31 +99,45 @@ func (t *talks) turn(f *folder) error {
 	if of == "" {
 		return errors.New("the run has no checkpoint yet")
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.of == of {
-		return nil
+	return t.show(f, dir, of)
+}
+
+// show has a checkpoint of a run open, if it is not.
+func (t *talks) show(f *folder, dir, of string) error {
+	t.opening.Lock()
+	defer t.opening.Unlock()
+	if held := t.begin(f); held != nil {
+		defer held.answers.RUnlock()
+		if held.of == of {
+			return nil
+		}
 	}
-	t.drop()
-	if t.now, err = t.open(dir); err != nil {
-		t.now = nil
+	open, err := t.open(dir)
+	if err != nil {
 		return err
 	}
-	if t.of = of; t.idle == nil {
-		t.idle = time.AfterFunc(talkIdle, func() {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.drop()
-		})
-	}
-	t.idle.Reset(talkIdle)
+	now := &talking{Talked: open, run: f, of: of}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now.idle = time.AfterFunc(talkIdle, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.now == now {
+			t.put(nil)
+		}
+	})
+	t.put(now)
 	return nil
 }
 
-// drop closes what is open; the caller holds the lock.
-func (t *talks) drop() {
-	if t.now != nil {
-		t.now.Close()
+// put has another model open, or none; the caller holds the lock.
+func (t *talks) put(now *talking) {
+	if old := t.now; old != nil {
+		old.idle.Stop()
+		go func() {
+			old.answers.Lock()
+			old.Close()
+		}()
 	}
-	t.of, t.now = "", nil
+	t.now = now
 }
