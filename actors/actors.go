@@ -39,7 +39,7 @@ type Kind uint8
 
 // The messages of the protocols in actors/core. Fields that a kind uses are listed behind it.
 const (
-	Started Kind = iota // from the driver, first; Step is how often the actor has ended before
+	Started Kind = iota // from the driver, first; Step is how often the actor has ended before, Text its host, if known
 	// from the driver: a watched actor From has ended for the Step-th time; Text says why; Member is 1 when
 	// it is known that no other takes its place
 	Down
@@ -68,7 +68,7 @@ const (
 	// rank → coordinator: gradients of Step are reduced and kept; Values: as Closed, and squared norms by parameter
 	Ready
 	Commit // coordinator → rank: apply the update of Step; Values carry its scalars
-	Join   // rank → coordinator: it is back after it had ended Step times
+	Join   // rank → coordinator: it is back after it had ended Step times, on host Text, if known
 	// coordinator → rank: a new Epoch begins from the state of Step; Segment is its source, Port how often the rank has
 	// ended, Member 1 for a rank that has none, Values the commit of Step if there was one, Text the place in the data
 	Rewind

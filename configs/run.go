@@ -253,7 +253,7 @@ type Train struct {
 	SpikeMost          int      `key:"spike_most" default:"5" min:"1" class:"free" doc:"Times in a row that one step may be out of the ordinary before the run ends with an error."`
 	Restarts           int      `key:"restarts" default:"3" min:"0" class:"free" doc:"How often in a row, without a step in between, a process of plan.procs that ends too early is started again; 0 ends the run with it."`
 	RestartWindow      float64  `key:"restart_window" default:"0" min:"0" class:"free" unit:"seconds" doc:"How long the end of a process counts for train.restarts though the run has taken steps since."`
-	Buddy              string   `key:"buddy" default:"auto" class:"free" doc:"Steps between copies of every rank's state in memory, one of them in another process (two for the process that leads), from which a process that is started again takes it: a number, auto for as often as costs a hundredth of the time, or off."`
+	Buddy              string   `key:"buddy" default:"auto" class:"free" doc:"Steps between copies of every rank's state in memory, one of them in another process, on another host if there is one (two for those on the leader's host), from which a process that is started again takes it: a number, auto for as often as costs a hundredth of the time, or off."`
 	LogInterval        int      `key:"log_interval" default:"1" min:"1" class:"free" flag:"log-interval" unit:"steps" doc:"Steps between lines of the log."`
 }
 

@@ -33,7 +33,7 @@ func shared(t *testing.T, r *rand.Rand) (l *sim.Layout, by [][]int) {
 		p := i * len(by) / n
 		by[p] = append(by[p], i)
 	}
-	l.Run.Alone, l.Run.Keep, l.Run.Buddies = !zero, 1, core.Spread(by)
+	l.Run.Alone, l.Run.Keep, l.Run.Buddies = !zero, 1, core.Spread(by, nil)
 	if !zero {
 		for i := range n {
 			l.Run.Same = append(l.Run.Same, nil)
@@ -84,6 +84,9 @@ func TestLossesCovered(t *testing.T) {
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 0xc0))
 		l, by := shared(t, r)
+		if seed%4 < 2 { // on two hosts
+			hosted(l, by, 2)
+		}
 		o := sim.Options{Seed: seed, Jitter: 0.5, Late: []int64{1, 3000, 20000}[seed%3]}
 		p := modelled()
 		job := p.Job

@@ -61,6 +61,7 @@ type Fault struct {
 	Factor     float64
 	Delay      int64
 	Nth        int
+	Host       string // that Rank is back on, "" for where it was
 }
 
 // String names the fault with its place and time.
@@ -230,7 +231,7 @@ func (f faulty) Receive(_ actors.Context, m *actors.Message) {
 		case begin:
 			s.crash(s.l.RankRefs[x.Rank], false)
 		default:
-			s.revive(x.Rank)
+			s.revive(x.Rank, x.Host)
 		}
 	case Succession:
 		switch {
@@ -239,7 +240,7 @@ func (f faulty) Receive(_ actors.Context, m *actors.Message) {
 			s.crash(s.l.RankRefs[x.Rank], false)
 			s.behead()
 		default:
-			s.revive(x.Rank)
+			s.revive(x.Rank, x.Host)
 			s.succeed()
 		}
 	}
@@ -333,8 +334,8 @@ func (s *Sim) crash(ref actors.Ref, forGood bool) {
 	}
 }
 
-// revive starts a rank that had ended afresh.
-func (s *Sim) revive(rank int) {
+// revive starts a rank that had ended afresh, on a host, "" for where it was.
+func (s *Sim) revive(rank int, host string) {
 	ref, n := s.l.RankRefs[rank], s.nodes[rank]
 	c := &s.cells[ref]
 	if !c.dead || c.gone || c.back {
@@ -346,7 +347,11 @@ func (s *Sim) revive(rank int) {
 	n.dev.forget()
 	n.rank.Init(l)
 	c.back, c.free = true, [4]int64{}
-	s.post(s.now, ref, &actors.Message{Kind: actors.Started, From: ref, Step: int64(c.life)})
+	if host != "" {
+		s.run.Hosts = slices.Clone(s.run.Hosts)
+		s.run.Hosts[rank] = host
+	}
+	s.post(s.now, ref, &actors.Message{Kind: actors.Started, From: ref, Step: int64(c.life), Text: host})
 }
 
 func (x *Fault) active(now int64) bool { return now >= x.At && (x.For == 0 || now < x.At+x.For) }

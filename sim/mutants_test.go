@@ -74,7 +74,7 @@ func killer(t *testing.T, root, source, text string) string {
 		"-run", "^Test(Seeds|Restart|LateControl|CommitKilled|RecoverySources|Partitions|Succession|"+
 			"OwedUpdate|PlantedBugs|Doubled|CommitFails|EvalAgain|JoinLate|LossScale|Commit|TakeOver|"+
 			"TakeOverLosses|Claimed|KeptValues|ClipFactor|Sequences|Voided|VoidsInARow|Objections|GivenTwice|EarlyThenClaim|"+
-			"Gone|Twice|Once|Spikes|LossesCovered)$",
+			"Gone|Twice|Once|Spikes|LossesCovered|HostsLost)$",
 		"./actors/core", "./sim")
 	c.Dir = root
 	out, err := c.CombinedOutput()

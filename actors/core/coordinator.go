@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 )
@@ -55,12 +56,14 @@ type Coordinator struct {
 	evaluation
 	saving
 	losses
-	back   recovery
-	heir   *heir // what it has heard, in phase claiming
-	copies keeper
-	moves  mover
-	pace   pace
-	spiked spiking
+	back    recovery
+	heir    *heir // what it has heard, in phase claiming
+	copies  keeper
+	hosts   []string // by rank, where it lives
+	buddies [][]int  // of ranks there: RunLayout.Buddies
+	moves   mover
+	pace    pace
+	spiked  spiking
 }
 
 // round is the step or the evaluation batch that is open.
@@ -104,6 +107,9 @@ func NewCoordinator(l *RunLayout) *Coordinator {
 	c.moves.now, c.moves.durable = l.Laid, l.Laid
 	c.deaths, c.lives, c.newest = map[int]deaths{}, make([]int64, len(l.Ranks)), l.First-1
 	c.away = make([]bool, len(l.Ranks))
+	if c.hosts, c.buddies = slices.Clone(l.Hosts), l.Buddies; l.Spread != nil {
+		c.buddies = l.Spread(c.hosts)
+	}
 	return c
 }
 

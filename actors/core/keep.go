@@ -135,8 +135,8 @@ func (c *Coordinator) keep(ctx actors.Context) {
 	c.moves.copying = c.moves.now
 	for i, r := range c.l.Ranks {
 		var buddies []float64
-		if c.l.Buddies != nil {
-			for _, b := range c.l.Buddies[i] {
+		if c.buddies != nil {
+			for _, b := range c.buddies[i] {
 				buddies = append(buddies, float64(c.l.Ranks[b]))
 			}
 		}
@@ -164,8 +164,8 @@ func (c *Coordinator) counted(ctx actors.Context, m *actors.Message) {
 	k.under, k.whole, k.older = false, k.step, nil
 	c.moves.copied = c.moves.copying
 	k.own, k.far = slices.Repeat([]bool{true}, len(c.l.Ranks)), make([][]int, len(c.l.Ranks))
-	for i := range c.l.Buddies {
-		k.far[i] = slices.Clone(c.l.Buddies[i])
+	for i := range c.buddies {
+		k.far[i] = slices.Clone(c.buddies[i])
 	}
 	took := k.cost + float64(ctx.Now()-k.mine)
 	k.period = c.l.Keep
@@ -175,6 +175,14 @@ func (c *Coordinator) counted(ctx actors.Context, m *actors.Message) {
 	k.next = k.step.step + k.period
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicCopied, Step: k.whole.step,
 		Values: Copying{float64(k.period), took}.Values()})
+}
+
+// moved takes in where a rank lives that is back: the next copies are spread by that.
+func (c *Coordinator) moved(i int, host string) {
+	if c.l.Spread != nil && host != "" && host != c.hosts[i] {
+		c.hosts[i] = host
+		c.buddies = c.l.Spread(c.hosts)
+	}
 }
 
 // KeepAuto lets the coordinator choose how often copies are made.
@@ -234,28 +242,4 @@ func (c *Coordinator) serve() bool {
 		}
 	}
 	return c.copies.own != nil
-}
-
-// Spread says who keeps the second copies of states in memory: by the ranks of each process, by rank, its buddies in
-// other processes. They are such that process 0, which leads, and any other may be lost together: nobody's only second
-// copy is with process 0, and its own are two. What is above one copy a rank is the state of process 0 once more.
-func Spread(by [][]int) (out [][]int) {
-	n := len(by) - 1 // processes besides the first
-	for p, ranks := range by {
-		for i := range ranks {
-			to := []int{1 + p%max(1, n)}
-			switch {
-			case n == 1:
-				to[0] = 1 - p
-			case p == 0:
-				to = []int{1 + i%n, 1 + (i+1)%n}
-			}
-			var buddies []int
-			for _, q := range to {
-				buddies = append(buddies, by[q][i%len(by[q])])
-			}
-			out = append(out, buddies)
-		}
-	}
-	return out
 }

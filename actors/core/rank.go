@@ -136,7 +136,7 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 		r.life = int32(m.Step)
 		if m.Step > 0 {
 			r.phase = behind
-			ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Join, Step: m.Step})
+			ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Join, Step: m.Step, Text: m.Text})
 		}
 	case actors.Rewind:
 		r.rewind(ctx, m)

@@ -166,6 +166,7 @@ func (c *Coordinator) joined(ctx actors.Context, m *actors.Message) {
 	if !ok || m.Step < c.lives[i] || c.away[i] {
 		return
 	}
+	c.moved(i, m.Text)
 	if c.phase == claiming {
 		c.lives[i] = m.Step
 		c.answered(ctx, i, nil)

@@ -37,7 +37,11 @@ type RunLayout struct {
 	Keep int64
 	// by rank: the ranks that keep second copies of its state; nil for none at all
 	Buddies [][]int
-	Same    [][]int // by rank: the others that hold the same state; nil for none at all
+	// Hosts are, by rank, where it lives, "" where that is not known; a rank may come back elsewhere. Spread says what
+	// Buddies are then; nil where they stay what they are
+	Hosts  []string
+	Spread func(hosts []string) [][]int
+	Same   [][]int // by rank: the others that hold the same state; nil for none at all
 	// a rank carries out an update that is committed without hearing from others
 	Alone bool
 	// where the data stands after a step, for those that read it again; nil for nothing

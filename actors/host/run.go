@@ -46,8 +46,9 @@ type RunOptions struct {
 	Proc, Procs int
 	// how often this process was started before: its ranks have no state, and ask for one
 	Life   int
-	Losses <-chan Loss  // processes that have ended, for process 0
-	Links  *links.Links // to the other processes, nil for one process
+	Losses <-chan Loss           // processes that have ended, for process 0
+	Links  *links.Links          // to the other processes, nil for one process
+	On     func() map[int]string // hosts of processes, as far as they are known; nil where all are on this one
 	// a worker process calls it when its actors exist; process 0, to wait for the others
 	Ready    func() error
 	Orphaned <-chan error // ends this process: its parent, or another process, is lost
@@ -138,6 +139,9 @@ func Run(l *layout.Layout, o RunOptions) error {
 	}
 	sys := NewSystem(l.Design.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Design.Mesh.Replicas()), remote)
 	sys.Trace, sys.filter, sys.life, sys.proc = o.Trace, o.Filter, o.Life, o.Proc
+	if o.On != nil {
+		sys.on = o.On()[o.Proc]
+	}
 	sys.names = l.ActorName
 	if sys.capture = o.Capture; o.Capture != nil {
 		o.Capture.name, o.Capture.life = l.ActorName, o.Life
@@ -238,7 +242,8 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 	o.Coord.Clips, o.Coord.ClipOf = l.Clips()
 	o.Coord.MoveEvery, o.Coord.Move = int64(l.Design.MoveEvery), l.Rebalance
 	if o.Coord.Recover {
-		o.Coord.Same, o.Coord.Alone, o.Coord.Buddies = l.Same(), l.Alone(), l.Buddies(o.Procs)
+		o.Coord.Same, o.Coord.Alone = l.Same(), l.Alone()
+		spreads(l, &o)
 	}
 	o.Coord.Observer = layout.ObserverRef
 	sys.Spawn(layout.CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o})
@@ -262,6 +267,24 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 			sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Halt, Text: core.HaltNow})
 			abandon = nil
 		}
+	}
+}
+
+// spreads has the coordinator spread second copies by the hosts of processes, as far as these are known.
+func spreads(l *layout.Layout, o *RunOptions) {
+	var on map[int]string
+	if o.On != nil {
+		on = o.On()
+	}
+	for r := range l.World() {
+		o.Coord.Hosts = append(o.Coord.Hosts, on[l.Owner(r, o.Procs)])
+	}
+	o.Coord.Spread = func(hosts []string) [][]int {
+		by := make([]string, o.Procs)
+		for r, host := range hosts {
+			by[l.Owner(r, o.Procs)] = host
+		}
+		return l.Buddies(o.Procs, by)
 	}
 }
 

@@ -50,7 +50,8 @@ type System struct {
 	workers sync.WaitGroup
 	stop    sync.Once
 	filter  func(to actors.Ref, m actors.Message) bool
-	life    int // how often the process was started before
+	life    int    // how often the process was started before
+	on      string // the host that it lives on, "" where that is not known
 	proc    int
 	names   func(actors.Ref) string // of actors, short
 	taps    []*tap
@@ -242,7 +243,7 @@ func (c *cell) Receive(ctx actor.Context) {
 	c.self = ctx
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		c.b.Receive(c, &actors.Message{Kind: actors.Started, From: c.ref, Step: int64(c.s.life)})
+		c.b.Receive(c, &actors.Message{Kind: actors.Started, From: c.ref, Step: int64(c.s.life), Text: c.s.on})
 	case *actors.Message:
 		c.guard(func() { c.b.Receive(c, m) })
 	case ask:

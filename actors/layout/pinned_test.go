@@ -219,7 +219,7 @@ func writeRun(w io.Writer, c *configs.Config, l *Layout) {
 			owners = append(owners, l.Owner(r, procs))
 		}
 		fmt.Fprintf(w, "  in %d processes: ranks of %v, buddies %v, actors %v\n", procs, owners,
-			l.Buddies(procs),
+			l.Buddies(procs, nil),
 			l.ActorNames(procs))
 		for ref := CoordinatorRef; ref < FirstRank+actors.Ref(l.World()); ref++ {
 			fmt.Fprintf(w, " %d", l.OwnerOf(ref, procs))

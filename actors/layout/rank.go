@@ -94,8 +94,9 @@ func refs(ranks []int) (out []actors.Ref) {
 }
 
 // Buddies are, by rank, the ranks that keep second copies of its state in memory: in other processes, so that one that
-// is lost takes no state along, nor the one that leads with any other. With one process there are none.
-func (l *Layout) Buddies(procs int) [][]int {
+// is lost takes no state along, nor the one that leads with any other, nor its host with any other host. Hosts are those
+// of the processes, nil where each counts as on one of its own. With one process there are none.
+func (l *Layout) Buddies(procs int, hosts []string) [][]int {
 	if procs < 2 {
 		return nil
 	}
@@ -104,7 +105,7 @@ func (l *Layout) Buddies(procs int) [][]int {
 		p := l.Owner(r, procs)
 		by[p] = append(by[p], r)
 	}
-	return core.Spread(by)
+	return core.Spread(by, hosts)
 }
 
 // Alone reports whether every rank carries out an update that is committed without hearing from others,

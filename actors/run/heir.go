@@ -16,6 +16,16 @@ type Heirs interface {
 	// Inherited tells how often a process that led has ended before this one, 0 for the first, and the other
 	// processes of the run by their numbers; some may have ended as well.
 	Inherited() (ended int, others map[int]Inherited)
+	// On are the hosts of processes of the run, as far as they are known: of this one at least.
+	On() map[int]string
+}
+
+// on tells which processes are on which hosts; nil for a fleet of this host.
+func (r *Run) on() func() map[int]string {
+	if f, ok := r.io.Fleet.(Heirs); ok {
+		return f.On
+	}
+	return nil
 }
 
 // Inherited is a process that another leader has started.

@@ -17,6 +17,8 @@ type left struct {
 
 func (l *left) Inherited() (int, map[int]Inherited) { return l.ended, l.others }
 
+func (l *left) On() map[int]string { return map[int]string{0: "h1"} }
+
 // TestSucceeds: a process that leads in place of another knows from the others what the run began with, and
 // how often each was started before; the first one begins, and so does any where nothing is started again.
 func TestSucceeds(t *testing.T) {

@@ -317,7 +317,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill,
 		Batches: r.data.batches, Leave: r.data.leave, OnRanks: r.data.sees,
 		Proc: proc, Procs: c.Plan.Procs, Life: r.life, Saved: r.saved, Seek: r.data.seek,
-		Routing: r.routing(), Sight: r.sight(), Joined: func(rank int) bool { return joins(r.device(rank)) }}
+		On: r.on(), Routing: r.routing(), Sight: r.sight(), Joined: func(rank int) bool { return joins(r.device(rank)) }}
 	if o.Files, err = awayDir(&c); err == nil {
 		err = r.capture(&o)
 	}

@@ -174,6 +174,18 @@ func (f *Fleet) Inherited() (ended int, others map[int]run.Inherited) {
 	return f.self.Code, others
 }
 
+// On implements run.Heirs.
+func (f *Fleet) On() map[int]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	on := map[int]string{}
+	for n, p := range f.peers {
+		on[n] = p.Node
+	}
+	on[f.self.Proc] = f.self.Node
+	return on
+}
+
 var _ run.Heirs = (*Fleet)(nil)
 
 // startLimit is how long the cluster may take to start a process: also one whose host was just lost,

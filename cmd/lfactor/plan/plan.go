@@ -103,14 +103,20 @@ type planned struct {
 // buddy: about what memory and TLS allow on one core each. A run measures it.
 const copyRate = 0.8e9
 
-// copies fills in what recovery takes.
-func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
+// copies fills in what recovery takes. On is the machine, nil where each process counts as on a host of its own.
+func (p *planned) copies(l *layout.Layout, cfg *configs.Config, on *cost.Machine) {
 	t := &cfg.Run.Train
 	if cfg.Run.Plan.Procs < 2 || t.Restarts == 0 || t.Keep() == 0 {
 		return
 	}
 	held := make([]int64, cfg.Run.Plan.Procs)
-	for r, buddies := range l.Buddies(cfg.Run.Plan.Procs) {
+	var hosts []string
+	for r := 0; on != nil && r < l.World(); r++ {
+		if l.Owner(r, len(held)) == len(hosts) {
+			hosts = append(hosts, fmt.Sprint(on.Host(r)))
+		}
+	}
+	for r, buddies := range l.Buddies(len(held), hosts) {
 		m := l.Memory(r)
 		n := m.Params + m.State + m.Away
 		p.CopyBytes = max(p.CopyBytes, n)
@@ -218,7 +224,7 @@ func planCommand(c *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	p.copies(l, cfg)
+	p.copies(l, cfg, map[bool]*cost.Machine{true: m}[cluster != ""])
 	if err := printPlan(form, l, limit, &p); err != nil {
 		return err
 	}
