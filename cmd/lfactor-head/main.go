@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/cluster/deploy"
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/store/etcd"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // asked is what a head is started with.
@@ -52,7 +52,7 @@ func (a *asked) serve(ctx context.Context) error {
 	if a.restore != "" {
 		return a.restored()
 	}
-	hash, err := deploy.HashFile(a.program)
+	hash, err := machine.HashFile(a.program)
 	if err != nil {
 		return err
 	}

@@ -31,30 +31,20 @@ func Short(s float64) string {
 func OfNanoseconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 // Count prints a number with a metric suffix.
-func Count(n float64) string {
-	for _, u := range []struct {
-		v float64
-		s string
-	}{{1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " k"}} {
-		if n >= u.v {
-			return fmt.Sprintf("%.3g%s", n/u.v, u.s)
-		}
-	}
-	return fmt.Sprintf("%.0f", n)
-}
+func Count(n float64) string { return suffixed(n, "", " T", " B", " M", " k") }
 
 // Percent writes a share.
 func Percent(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
 
 // Bytes is a number of bytes in decimal units, as 2.37 GB.
-func Bytes(n float64) string {
-	for _, u := range []struct {
-		size float64
-		name string
-	}{{1e12, "TB"}, {1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}} {
-		if n >= u.size {
-			return fmt.Sprintf("%.3g %s", n/u.size, u.name)
+func Bytes(n float64) string { return suffixed(n, " B", " TB", " GB", " MB", " kB") }
+
+// suffixed writes a number with the suffix of trillions, billions, millions or thousands, or of none of them.
+func suffixed(n float64, none string, suffixes ...string) string {
+	for i, at := range []float64{1e12, 1e9, 1e6, 1e3} {
+		if n >= at {
+			return fmt.Sprintf("%.3g%s", n/at, suffixes[i])
 		}
 	}
-	return fmt.Sprintf("%.0f B", n)
+	return fmt.Sprintf("%.0f%s", n, none)
 }

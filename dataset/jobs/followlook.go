@@ -12,6 +12,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/store"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // look looks at one file.
@@ -73,7 +74,7 @@ func (f *Follower) again(o offer, s dataset.Shard) error {
 // sumOf is the SHA-256 of a shard that was taken, in hex.
 func (f *Follower) sumOf(s dataset.Shard) (string, error) {
 	if f.sums[s.Path] == "" {
-		sum, err := sumFile(filepath.Join(f.cfg.Output, filepath.FromSlash(s.Path)))
+		sum, err := machine.HashFile(filepath.Join(f.cfg.Output, filepath.FromSlash(s.Path)))
 		if err != nil {
 			return "", err
 		}

@@ -141,17 +141,3 @@ func (p *placeReader) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
-
-// sumFile is the SHA-256 of a file on disk, in hex.
-func sumFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}

@@ -14,7 +14,8 @@ func init() {
 	fuses[kernels.GroupNormDW] = true
 	opGroupNormDX = &Op{Name: "group_norm_dx", Kernel: kernels.GroupNormDX}
 	opGroupNormDW = &Op{Name: "group_norm_dw", Kernel: kernels.GroupNormDW}
-	opGroupNorm = &Op{Name: "group_norm", Kernel: kernels.GroupNorm, Cheap: true, VJP: groupNormVJP}
+	opGroupNorm = &Op{Name: "group_norm", Kernel: kernels.GroupNorm, Cheap: true,
+		VJP: normVJP(&opGroupNormDX, &opGroupNormDW)}
 	opFrozenNormDX = &Op{Name: "frozen_norm_dx", Kernel: kernels.FrozenNormDX}
 	opFrozenNorm = &Op{Name: "frozen_norm", Kernel: kernels.FrozenNorm, Cheap: true, VJP: frozenNormVJP}
 	opResizeBwd = &Op{Name: "resize_bwd", Kernel: kernels.ResizeBwd}
@@ -107,23 +108,6 @@ func (t *Tape) groupNorm(x, w, b *Value, groups int, eps float64) (y, rstd, mean
 	s := spec{[]int{x.Shape[0], groups}, tensor.F32, statsPlace(x)}
 	n := t.emit(opGroupNorm, kernels.Attr{F: [2]float64{eps}}, in, spec{x.Shape, x.DType, x.Place}, s, s)
 	return n.Out[0], n.Out[1], n.Out[2]
-}
-
-// groupNormVJP is the gradient of the norm over groups of channels, with the statistics from the forward.
-func groupNormVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
-	g := make([]*Value, 3)
-	x, w, b, rstd, mean := n.In[0], n.In[1], n.In[2], n.Out[1], n.Out[2]
-	d := t.to(dy[0], n.Out[0].Place)
-	if leg(0) {
-		g[0] = t.one(opGroupNormDX, n.Attr, x.DType, x.Shape, x.Place, d, x, w, rstd, mean)
-	}
-	if leg(1) {
-		g[1] = t.rowSum(opGroupNormDW, d, w.Shape, x, rstd, mean)
-	}
-	if b != nil && leg(2) {
-		g[2] = t.rowSum(opColSum, d, b.Shape)
-	}
-	return g
 }
 
 // as is x in another shape, whose first and last axes are sharded as x's are.

@@ -16,7 +16,7 @@ func init() {
 	}
 	opLayerNormDX = &Op{Name: "layernorm_dx", Kernel: kernels.LayerNormDX}
 	opLayerNormDW = &Op{Name: "layernorm_dw", Kernel: kernels.LayerNormDW}
-	opLayerNorm = &Op{Name: "layernorm", Kernel: kernels.LayerNorm, Cheap: true, VJP: layerNormVJP}
+	opLayerNorm = &Op{Name: "layernorm", Kernel: kernels.LayerNorm, Cheap: true, VJP: normVJP(&opLayerNormDX, &opLayerNormDW)}
 	opActBwd = &Op{Name: "act_bwd", Kernel: kernels.ActBwd}
 	opAct = &Op{Name: "act", Kernel: kernels.Act, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value,
 		leg func(int) bool) []*Value {
@@ -71,21 +71,23 @@ func init() {
 	opTurn = &Op{Name: "turn", Kernel: kernels.Turn, VJP: turnVJP}
 }
 
-// layerNormVJP is the gradient of the layer norm, with mean and deviation from the forward.
-func layerNormVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
-	g := make([]*Value, 3)
-	x, w, b, mean, rstd := n.In[0], n.In[1], n.In[2], n.Out[1], n.Out[2]
-	d := t.to(dy[0], n.Out[0].Place)
-	if leg(0) {
-		g[0] = t.one(opLayerNormDX, n.Attr, x.DType, x.Shape, x.Place, d, x, w, mean, rstd)
+// normVJP is the gradient of a norm that gives two statistics for it, by its operations for x and for the scale.
+func normVJP(dx, dw **Op) func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	return func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, 3)
+		x, w, b, first, second := n.In[0], n.In[1], n.In[2], n.Out[1], n.Out[2]
+		d := t.to(dy[0], n.Out[0].Place)
+		if leg(0) {
+			g[0] = t.one(*dx, n.Attr, x.DType, x.Shape, x.Place, d, x, w, first, second)
+		}
+		if leg(1) {
+			g[1] = t.rowSum(*dw, d, w.Shape, x, first, second)
+		}
+		if b != nil && leg(2) {
+			g[2] = t.rowSum(opColSum, d, b.Shape)
+		}
+		return g
 	}
-	if leg(1) {
-		g[1] = t.rowSum(opLayerNormDW, d, w.Shape, x, mean, rstd)
-	}
-	if b != nil && leg(2) {
-		g[2] = t.rowSum(opColSum, d, b.Shape)
-	}
-	return g
 }
 
 // turnVJP is the gradient of turning marked rows by learned angles: turning back, and for the

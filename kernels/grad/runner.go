@@ -205,6 +205,22 @@ func (tr *Trace) where(id int) string {
 	return "?"
 }
 
+// Place copies data into the memory of a device that cannot read the host's.
+func (r *Runner) Place(data map[string]*tensor.Tensor) error {
+	if _, ok := r.Backend.(kernels.Device); !ok {
+		return nil
+	}
+	for name, t := range data {
+		c, err := r.Pool.New(name, t.DType, t.Shape...)
+		if err != nil {
+			return err
+		}
+		kernels.Write(c, t.Bytes())
+		data[name] = c
+	}
+	return nil
+}
+
 func (r *Runner) alloc(v *Value) *tensor.Tensor { return r.allocShape(v.Name, v.DType, v.Local) }
 
 // shape is that of a node's result on this rank: the rows of a ragged one are those of the ragged operand.

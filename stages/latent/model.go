@@ -173,25 +173,21 @@ func (m *Model) fits(what string, shape []int, channels int) error {
 
 // latentsOf is the shape of latents of pixels, and pixelsOf its inverse, with channels second.
 func (m *Model) latentsOf(pixels []int) []int {
-	l := slices.Clone(pixels)
-	l[1] = m.Latent
-	for a := len(l) - 2; a < len(l); a++ {
-		l[a] /= m.Side
-	}
-	if m.Frames > 0 {
-		l[2] = 1 + (l[2]-1)/m.Frames
-	}
-	return l
+	return m.scaled(pixels, m.Latent, func(n, by int) int { return n / by })
 }
 
 func (m *Model) pixelsOf(latents []int) []int {
-	l := slices.Clone(latents)
-	l[1] = m.Out
+	return m.scaled(latents, m.Out, func(n, by int) int { return n * by })
+}
+
+func (m *Model) scaled(shape []int, channels int, by func(n, by int) int) []int {
+	l := slices.Clone(shape)
+	l[1] = channels
 	for a := len(l) - 2; a < len(l); a++ {
-		l[a] *= m.Side
+		l[a] = by(l[a], m.Side)
 	}
 	if m.Frames > 0 {
-		l[2] = 1 + (l[2]-1)*m.Frames
+		l[2] = 1 + by(l[2]-1, m.Frames)
 	}
 	return l
 }

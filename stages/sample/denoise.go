@@ -85,7 +85,7 @@ func (p *Prediction) settle(data map[string]*tensor.Tensor) error {
 		t.Retain()
 		mine[name] = t
 	}
-	if err := p.g.place(mine); err != nil {
+	if err := p.g.run.Place(mine); err != nil {
 		return err
 	}
 	f := p.g.run.NewFrame(p.once, mine, nil, nil)
@@ -130,7 +130,7 @@ func (p *Prediction) Of(items []family.Encoded) ([]float32, error) {
 		}
 		maps.DeleteFunc(data, func(name string, _ *tensor.Tensor) bool { return !p.moves(name) })
 	}
-	if err := g.place(data); err != nil {
+	if err := g.run.Place(data); err != nil {
 		return nil, err
 	}
 	f := g.run.NewFrame(p.rest, data, nil, nil)

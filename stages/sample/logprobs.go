@@ -73,7 +73,7 @@ func (g *Generator) whole(ids, targets, positions, cu []int32, rec block.Rec, wa
 
 // outputs runs a trace and gives what it makes, as float32.
 func (g *Generator) outputs(tr *grad.Trace, data map[string]*tensor.Tensor) (map[string][]float32, error) {
-	if err := g.place(data); err != nil {
+	if err := g.run.Place(data); err != nil {
 		return nil, err
 	}
 	f := g.run.NewFrame(tr, data, nil, nil)

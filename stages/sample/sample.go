@@ -81,19 +81,25 @@ func (g *Generator) Put(name string, box [][2]int, v []float32) error {
 	if k, ok := g.run.Backend.(kernels.Keeper); ok {
 		k.Changed()
 	}
+	Scatter(t.Shape, box, v, func(to int, row []float32) {
+		tensor.Narrow(t.DType, row, t.Bytes()[to*t.DType.Size():][:len(row)*t.DType.Size()])
+	})
+	return nil
+}
+
+// Scatter gives the rows of a region of a tensor, a range of each axis, with their places in it.
+func Scatter(shape []int, box [][2]int, v []float32, row func(at int, v []float32)) {
 	n := box[len(box)-1][1] - box[len(box)-1][0]
 	at := make([]int, len(box))
-	raw := make([]byte, n*t.DType.Size())
 	for i := range at {
 		at[i] = box[i][0]
 	}
 	for len(v) > 0 {
-		tensor.Narrow(t.DType, v[:n], raw)
 		to := 0
 		for i, x := range at {
-			to = to*t.Shape[i] + x
+			to = to*shape[i] + x
 		}
-		copy(t.Bytes()[to*t.DType.Size():], raw)
+		row(to, v[:n])
 		v = v[n:]
 		for i := len(at) - 2; i >= 0; i-- {
 			if at[i]++; at[i] < box[i][1] {
@@ -102,7 +108,6 @@ func (g *Generator) Put(name string, box [][2]int, v []float32) error {
 			at[i] = box[i][0]
 		}
 	}
-	return nil
 }
 
 // Runner has the parameters, and what runs traces over them, for whoever trains some of them between requests.
@@ -200,7 +205,7 @@ func (g *Generator) feed(tokens []int32, pics family.Images, rec block.Rec, want
 	if kinds := g.m.Kinds(data["ids"].I32()); kinds != nil {
 		data[block.KindsOf] = kinds
 	}
-	if err := g.place(data); err != nil {
+	if err := g.run.Place(data); err != nil {
 		return nil, err
 	}
 	for k, t := range g.cache {
@@ -238,22 +243,6 @@ func (g *Generator) read(t *tensor.Tensor) []float32 {
 	host.Release()
 	t.Release()
 	return out
-}
-
-// place copies what the model reads into the memory of a device that cannot read the host's.
-func (g *Generator) place(data map[string]*tensor.Tensor) error {
-	if _, ok := g.run.Backend.(kernels.Device); !ok {
-		return nil
-	}
-	for name, t := range data {
-		c, err := g.run.Pool.New(name, t.DType, t.Shape...)
-		if err != nil {
-			return err
-		}
-		kernels.Write(c, t.Bytes())
-		data[name] = c
-	}
-	return nil
 }
 
 // look adds what a composed model reads: positions on three axes, and images, whose tokens have no

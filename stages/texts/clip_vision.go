@@ -204,7 +204,7 @@ func (x *Sight) Encode(pixels []float32) ([]float32, error) {
 	}
 	data := map[string]*tensor.Tensor{"pixels": tensor.Of(tensor.F32, rows, n*n, 3*x.Patch*x.Patch)}
 	e := Encoder{run: x.run}
-	if err := e.place(data); err != nil {
+	if err := e.run.Place(data); err != nil {
 		return nil, err
 	}
 	f := x.run.NewFrame(x.trace, data, nil, nil)

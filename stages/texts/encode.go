@@ -35,7 +35,7 @@ func (e *Encoder) one(ids []int32) (map[string][]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.place(data); err != nil {
+	if err := e.run.Place(data); err != nil {
 		return nil, err
 	}
 	f := e.run.NewFrame(e.trace(len(ids)), data, nil, nil)
@@ -64,22 +64,6 @@ func (e *Encoder) trace(rows int) *grad.Trace {
 	tr := e.Record(grad.Options{DType: e.dtype, NoGrad: true}, rows, 1, e.Take)
 	e.traces[key] = tr
 	return tr
-}
-
-// place copies data into the memory of a device that cannot read the host's.
-func (e *Encoder) place(data map[string]*tensor.Tensor) error {
-	if _, ok := e.run.Backend.(kernels.Device); !ok {
-		return nil
-	}
-	for name, t := range data {
-		c, err := e.run.Pool.New(name, t.DType, t.Shape...)
-		if err != nil {
-			return err
-		}
-		kernels.Write(c, t.Bytes())
-		data[name] = c
-	}
-	return nil
 }
 
 // host is a tensor's numbers as float32.

@@ -14,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Add takes one more host into a cluster, by ssh, or one again that is away: the head says which hosts there
@@ -22,7 +23,7 @@ func (u *Up) Add(ctx context.Context, c *user.Cluster, e Entry) (h user.Host, er
 	if u.self, err = os.Executable(); err != nil {
 		return h, err
 	}
-	if u.hash, err = HashFile(u.self); err != nil {
+	if u.hash, err = machine.HashFile(u.self); err != nil {
 		return h, err
 	}
 	cl, err := c.Client()

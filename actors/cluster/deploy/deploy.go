@@ -4,11 +4,8 @@ package deploy
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path"
@@ -26,20 +23,6 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/topology/machine"
 )
-
-// HashFile is the hexadecimal SHA-256 of a file: binaries are told apart by it.
-func HashFile(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
 
 // Up is what brings a cluster up.
 type Up struct {

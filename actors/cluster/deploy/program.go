@@ -48,7 +48,7 @@ func madeHead(self string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	hash, err := HashFile(self)
+	hash, err := machine.HashFile(self)
 	if err != nil {
 		return "", err
 	}

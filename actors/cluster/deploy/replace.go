@@ -38,7 +38,7 @@ func (u *Up) Replace(ctx context.Context, c *user.Cluster, name string) error {
 	}
 	var hosts []*remote
 	if h.SSH != "" { // a host that was set up anew has no binary yet
-		if u.hash, err = HashFile(u.self); err != nil {
+		if u.hash, err = machine.HashFile(u.self); err != nil {
 			return err
 		}
 		hosts = []*remote{{Entry: Entry{Name: h.Name, SSH: h.SSH, Addr: h.Addr}}}

@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // headPort is the head's where its host's ports are not limited.
@@ -33,7 +34,7 @@ func (u *Up) SSH(ctx context.Context, entries []Entry) (c *user.Cluster, err err
 	if err = u.programs(); err != nil {
 		return nil, err
 	}
-	if u.hash, err = HashFile(u.self); err != nil {
+	if u.hash, err = machine.HashFile(u.self); err != nil {
 		return nil, err
 	}
 	if err := u.reserve(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 func token() *cobra.Command {
@@ -122,6 +123,6 @@ func agentOptions() (o agent.Options, err error) {
 	if at := o.Notice; !deploy.GoodNotice(at) {
 		return o, exit.Usagef("%s=%.64s: want an http address, or the absolute path of a file", agent.EnvNotice, at)
 	}
-	o.Binary, err = deploy.HashFile(self)
+	o.Binary, err = machine.HashFile(self)
 	return o, err
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/cluster/deploy"
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/store/storetest"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
@@ -141,7 +140,7 @@ func enrolled(t *testing.T, agents int) (headDir string, admin *trust.Identity, 
 	}
 	issue(headDir, trust.Subject{Name: trust.HeadName, Role: trust.Head}, key)
 	admin, _ = issue(filepath.Join(dir, "admin"), trust.Subject{Name: "u", Role: trust.Admin}, key)
-	binary, err := deploy.HashFile(clitest.BuiltHead(t))
+	binary, err := machine.HashFile(clitest.BuiltHead(t))
 	require.NoError(t, err)
 	serials := map[string]string{}
 	stubs = make([]*stub, agents)
