@@ -55,6 +55,9 @@ var idleSettings = []idleSetting{
 	{[]string{"train.loss_scale", "train.initial_loss_scale", "train.min_loss_scale", "train.loss_scale_window",
 		"train.loss_scale_hysteresis"}, func(c *Config) bool { return c.Run.Train.Precision != "fp16" },
 		"train.precision is not fp16"},
+	{[]string{"train.eval_draw_steps", "train.eval_guidance"}, func(c *Config) bool {
+		return len(c.Run.Train.EvalPrompts) == 0 || !c.Model.Denoises() //lfvet:kind before a model is built
+	}, "nothing is drawn behind evaluations"},
 	{[]string{"data.drop_last"}, func(c *Config) bool { return c.Run.Train.Epochs == 0 }, "train.epochs is 0"},
 	{[]string{"lora.alpha", "lora.dropout", "lora.targets", "lora.merge", "lora.adapters_only", "lora.init"},
 		func(c *Config) bool { return c.Run.LoRA.Rank == 0 }, "lora.rank is 0"},

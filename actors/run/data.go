@@ -326,7 +326,7 @@ func (d *data) batches(step int64, dp int) ([]family.Microbatch, error) {
 	defer d.reading.Unlock()
 	m, err := d.step(step)
 	if err == nil && step == -1 && d.shown != nil {
-		err = d.shown.draw(d.r)
+		err = d.shown.draw(d.r, dp)
 	}
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Evaluation is the loss on validation data.
@@ -30,7 +31,7 @@ type Evaluation struct {
 	// of named validation sets
 	Sets []SetLoss `json:"sets,omitempty"`
 	// to train.eval_prompts
-	Answers []Shown `json:"answers,omitempty"`
+	Answers []trained.Shown `json:"answers,omitempty"`
 	// of models of diffusion where it was asked for, by time of the noise levels
 	Levels []LevelLoss `json:"levels,omitempty"`
 }
@@ -79,7 +80,10 @@ func Evaluate(ctx context.Context, cfg *configs.Config, q Question) (*Evaluation
 	if err != nil {
 		return nil, err
 	}
-	out.Loss, out.Sets, out.Answers = core.EvalLoss(values), r.setLosses(values), r.data.takeShown()
+	out.Loss, out.Sets = core.EvalLoss(values), r.setLosses(values)
+	if out.Answers, err = r.data.takeShown(r.start.first - 1); err != nil {
+		return nil, err
+	}
 	if out.Levels, err = r.byLevel(ctx, q); err != nil {
 		return nil, err
 	}
@@ -206,9 +210,14 @@ func (p *reporter) evaluated(m actors.Message) {
 	}
 	p.say("eval  step %d  loss %.4f%s%s", m.Step, loss, p.perplexity(loss), words)
 	p.log.Info("eval", fields...)
-	for _, a := range p.r.data.takeShown() {
-		p.say("eval  %q → %q", a.Prompt, strings.TrimSpace(a.Answer))
-		p.log.Info("answer", zap.Int64("step", m.Step), zap.String("prompt", a.Prompt), zap.String("answer", a.Answer))
+	answers, err := p.r.data.takeShown(m.Step)
+	if err != nil {
+		p.say("! train.eval_prompts: %v", err)
+	}
+	for _, a := range answers {
+		p.say("eval  %q → %q %s", a.Prompt, strings.TrimSpace(a.Answer), a.File)
+		p.log.Info("answer", zap.Int64("step", m.Step), zap.String("prompt", a.Prompt), zap.String("answer", a.Answer),
+			zap.String("file", a.File))
 	}
 }
 

@@ -64,7 +64,7 @@ const runSection = "run"
 // again, such as latents and the answers of a reference, is no run's own.
 var records = []string{"run.yaml", RecordName, MarksName, "log.jsonl", "metrics.jsonl", EdgesName, "edges-*.json", "edges", "loss.svg",
 	"quarantine.jsonl", LedgerName, record.ChainName, record.TraceName, rollout.FileName, "tensorboard", "experts.svg", "routing", "tensors",
-	"tables", "report.html", "profile.*"}
+	"tables", "report.html", "profile.*", ShownDir}
 
 // ownFolder sees to it that log.dir has this run's records alone. What another run has left there is moved to a folder
 // of its own beside it, and what this one has there, whose checkpoint it goes on from, comes back.

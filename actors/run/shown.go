@@ -1,8 +1,11 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -12,7 +15,12 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 func init() { configs.Hold(configs.Rule{Name: "eval_prompts", Check: checkShown}) }
@@ -20,17 +28,24 @@ func init() { configs.Hold(configs.Rule{Name: "eval_prompts", Check: checkShown}
 // checkShown is the rule for train.eval_prompts: something is evaluated, in the process that trains.
 func checkShown(cfg *configs.Config, at configs.At) {
 	c := &cfg.Run
+	images := len(c.Train.EvalImages)
 	if len(c.Train.EvalPrompts) == 0 {
 		if !cfg.Usual("train.eval_tokens") {
 			at("train.eval_tokens", "there are no train.eval_prompts", "remove it")
 		}
+		if images > 0 {
+			at("train.eval_images", "there are no train.eval_prompts", "say what is asked about each")
+		}
 		return
+	}
+	if n := len(c.Train.EvalPrompts); images > 1 && images != n {
+		at("train.eval_images", fmt.Sprintf("%d pictures, and %d prompts", images, n), "name one for each, or one for all")
 	}
 	for _, x := range []struct {
 		why, try string
 		bad      bool
 	}{
-		{"train.eval_interval = 0 makes no evaluation", "set an interval", c.Train.EvalInterval == 0 || c.Train.EvalSteps == 0},
+		{"train.eval_interval = 0 makes no evaluation", "set an interval", !c.Train.Evaluates()},
 		{"answers are drawn in the process that trains", "set plan.procs to 1, or ask checkpoints by `lfactor sample`",
 			c.Plan.Procs > 1},
 		{"answers are drawn on the processor", "set device to cpu, or ask checkpoints by `lfactor sample`", c.Device != "cpu"},
@@ -42,79 +57,147 @@ func checkShown(cfg *configs.Config, at configs.At) {
 	}
 }
 
-// Shown is an answer to one of train.eval_prompts.
-type Shown struct {
-	Prompt string `json:"prompt"`
-	Answer string `json:"answer"`
-}
+// ShownDir is the folder of log.dir that has pictures, clips and curves of train.eval_prompts.
+const ShownDir = "shown"
 
 // evalPrompts are the answers to train.eval_prompts, of each evaluation anew: the likeliest token each time, by the
 // weights that the evaluation is of. Ranks wait for its first batch meanwhile, so that weights stay.
 type evalPrompts struct {
-	prompts []string
-	ids     [][]int32
-	stops   []int32
+	asked trained.Showing
+	show  func() ([]trained.Shown, error) // of what is no text
+	ids   [][]int32
+	sees  []*family.Images // by prompt; nil where there are no pictures
+	stops []int32
 
-	mu      sync.Mutex
-	ranks   []*host.Rank
-	answers []Shown // of the evaluation under way, nil before its first batch is read
+	mu     sync.Mutex
+	ranks  []*host.Rank
+	pieces map[string][]rollout.Piece // of the weights, while show is under way
+	read   []int                      // replicas that have read the first batch of the newest evaluation
+	drawn  [][]trained.Shown          // of evaluations that were not reported yet, the oldest first
 }
 
-// openShown readies train.eval_prompts: written by the chat template where the run learns answers and there is one, as
-// a text's beginning else.
-func (d *data) openShown() error {
+// openShown readies train.eval_prompts, as the model's task shows it.
+func (d *data) openShown() (err error) {
 	c := d.r.cfg
-	asked := c.Run.Train.EvalPrompts
-	if len(asked) == 0 {
+	t := &c.Run.Train
+	if len(t.EvalPrompts) == 0 {
 		return nil
 	}
 	fault := func(why, try string) error { return c.Fault("train.eval_prompts", why, try) }
-	switch {
-	case !d.r.job.Model.Task().Writes || d.r.job.Model.Scores() || d.r.job.Model.Embeds():
+	x := &evalPrompts{asked: trained.Showing{Prompts: t.EvalPrompts, Steps: t.EvalDrawSteps, Guidance: t.EvalGuidance}}
+	for i := range t.EvalPrompts {
+		if len(t.EvalImages) > 0 {
+			b, err := os.ReadFile(t.EvalImages[min(i, len(t.EvalImages)-1)])
+			if err != nil {
+				return c.Fault("train.eval_images", err.Error(), "")
+			}
+			x.asked.Images = append(x.asked.Images, b)
+		}
+	}
+	m := &trained.Trained{Cfg: c, Lora: fit.Lora(c), Tokenizer: d.r.tok, TokenizerConfig: d.r.conf, Fill: x.fill}
+	if m.Model, err = fit.Build(c); err != nil {
+		return err
+	}
+	if x.show, err = m.Shows(&x.asked); err != nil {
+		return fault(err.Error(), "")
+	}
+	switch d.shown = x; {
+	case x.show != nil:
+		return nil
+	case !m.Model.Task().Writes || m.Model.Scores() || m.Model.Embeds():
 		return fault("what is trained writes no text", "remove it, and ask checkpoints by `lfactor sample`")
 	case d.r.tok == nil:
 		return fault("there is no tokenizer", "give data.tokenizer")
+	case x.asked.Images != nil && m.Model.Vision == nil:
+		return c.Fault("train.eval_images", "the model sees nothing", "remove it")
 	}
-	x := &evalPrompts{prompts: asked}
-	var err error
-	if x.stops, err = d.r.stops(); err != nil {
+	return x.write(d.r, m, fault)
+}
+
+// write has prompts written by the chat template where the run learns answers and there is one, as a text's beginning
+// else.
+func (x *evalPrompts) write(r *Run, m *trained.Trained, fault func(why, try string) error) (err error) {
+	c := r.cfg
+	if x.stops, err = r.stops(); err != nil {
 		return err
 	}
-	chat := c.Run.Train.Phase == "sft" || c.Run.Objective.Kind != "none"
-	if chat = chat && (d.r.conf.ChatTemplate != "" || c.Run.Data.Template != ""); chat {
-		t, err := setup.Template(c, d.r.tok, d.r.conf)
+	asked := slices.Clone(x.asked.Prompts)
+	chat := c.Run.Train.Phase == "sft" || c.Run.Objective.Kind != "none" || x.asked.Images != nil
+	if chat = chat && (r.conf.ChatTemplate != "" || c.Run.Data.Template != ""); chat {
+		t, err := setup.Template(c, r.tok, r.conf)
 		if err != nil {
 			return err
 		}
-		asked = slices.Clone(asked)
 		for i, text := range asked {
-			if asked[i], err = t.Prompt([]token.Message{{Role: "user", Content: text}}, nil, nil); err != nil {
+			turn := token.Message{Role: "user", Content: text}
+			if x.asked.Images != nil {
+				turn = trained.Asked(text, true)
+			}
+			if asked[i], err = t.Prompt([]token.Message{turn}, nil, nil); err != nil {
 				return fault(err.Error(), "")
 			}
 		}
 	}
+	var see *trained.ImageProcessor
+	if x.asked.Images != nil {
+		if see, err = m.ImageProcessor(""); err != nil {
+			return c.Fault("train.eval_images", err.Error(), "")
+		}
+	}
 	for i, text := range asked {
-		ids, err := dataset.Encode(d.r.encoder(), text, !chat)
+		ids, err := dataset.Encode(r.encoder(), text, !chat)
 		for n := len(ids) - 1; !chat && n > 0 && slices.Contains(x.stops, ids[n]); n-- {
 			ids = ids[:n] // what the tokenizer puts behind a text ends it
+		}
+		if see != nil && err == nil {
+			var pics *family.Images
+			ids, pics, err = see.Read(context.Background(), ids, x.asked.Images[i:i+1])
+			x.sees = append(x.sees, pics)
 		}
 		if most := c.Run.Data.SeqLen - c.Run.Train.EvalTokens; err == nil && (len(ids) == 0 || len(ids) > most) {
 			err = fmt.Errorf("it is %d tokens, and data.seq_len leaves %d beside train.eval_tokens", len(ids), most)
 		}
 		if err != nil {
-			return fault(fmt.Sprintf("%q: %v", x.prompts[i], err), "shorten it")
+			return fault(fmt.Sprintf("%q: %v", x.asked.Prompts[i], err), "shorten it")
 		}
 		x.ids = append(x.ids, ids)
 	}
-	d.shown = x
 	return nil
 }
 
-// draw draws the answers with the weights that the ranks have.
-func (x *evalPrompts) draw(r *Run) error {
+// fill gives parameters as the ranks have them.
+func (x *evalPrompts) fill(p *grad.Param, _ family.Region, dst []float32) error {
+	for _, piece := range x.pieces[p.Name] {
+		v := make([]float32, len(piece.Raw)/piece.DType.Size())
+		tensor.Widen(piece.DType, piece.Raw, v)
+		sample.Scatter(p.Shape, piece.Box, v, func(at int, row []float32) { copy(dst[at:], row) })
+	}
+	if x.pieces[p.Name] == nil {
+		return fmt.Errorf("no rank has %s", p.Name)
+	}
+	return nil
+}
+
+// draw draws the answers with the weights that the ranks have, for the first of the replicas that read an evaluation's
+// first batch.
+func (x *evalPrompts) draw(r *Run, replica int) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.answers != nil { // every replica reads the batch
+	if !slices.Contains(x.read, replica) && len(x.read) > 0 {
+		x.read = append(x.read, replica)
+		return nil
+	}
+	x.read = []int{replica}
+	if x.show != nil {
+		x.pieces = map[string][]rollout.Piece{}
+		for _, p := range rollout.Take(x.ranks).Pieces {
+			x.pieces[p.Name] = append(x.pieces[p.Name], p)
+		}
+		answers, err := x.show()
+		if err != nil { // it does not end the run
+			answers = append(answers, trained.Shown{Prompt: "train.eval_prompts", Answer: "(" + err.Error() + ")"})
+		}
+		x.drawn, x.pieces = append(x.drawn, answers), nil
 		return nil
 	}
 	cfg := *r.cfg // an engine for these prompts, whatever answers the run itself draws
@@ -137,27 +220,43 @@ func (x *evalPrompts) draw(r *Run) error {
 			}
 			return true
 		}
+		if x.sees != nil {
+			q.Images = x.sees[i]
+		}
 		q.Done = func(why sample.End) { bad = bad || why == sample.EndNumber }
 		err = errors.Join(err, d.Engine.Submit(q))
 	}
 	for err == nil && d.Engine.Busy() {
 		err = d.Engine.Step()
 	}
+	answers := make([]trained.Shown, len(got))
 	for i := range got {
-		x.answers = append(x.answers, Shown{x.prompts[i], r.tok.Decode(got[i], true)})
+		answers[i] = trained.Shown{Prompt: x.asked.Prompts[i], Answer: r.tok.Decode(got[i], true)}
 		if bad { // the step says itself that its weights are no numbers
-			x.answers[i].Answer = "(a logit is no number)"
+			answers[i].Answer = "(a logit is no number)"
 		}
 	}
+	x.drawn = append(x.drawn, answers)
 	return err
 }
 
-// takeShown gives the answers of the evaluation that has ended.
-func (d *data) takeShown() (out []Shown) {
-	if x := d.shown; x != nil {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		out, x.answers = x.answers, nil
+// takeShown gives the answers of the evaluation of a step, the oldest that was not told, and writes their files.
+func (d *data) takeShown(step int64) (out []trained.Shown, err error) {
+	x := d.shown
+	if x == nil {
+		return nil, nil
 	}
-	return out
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.drawn) > 0 {
+		out, x.drawn = x.drawn[0], x.drawn[1:]
+	}
+	dir := filepath.Join(d.r.cfg.Run.Log.Dir, ShownDir)
+	for i := range out {
+		if a := &out[i]; a.Bytes != nil {
+			a.File = fmt.Sprintf("%08d-%d%s", step, i, a.File)
+			err = errors.Join(err, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, a.File), a.Bytes, 0o644))
+		}
+	}
+	return out, err
 }

@@ -73,8 +73,12 @@ func TestShown(t *testing.T) {
 	}
 	require.Equal(t, "blue square", strings.TrimSpace(strings.TrimPrefix(first[2], "red disc:")))
 	for want, bad := range map[string]string{"set an interval": "train.eval_interval=0", "plan.procs": "plan.procs=2",
-		"an empty prompt": "train.eval_prompts=['']", "train.eval_tokens": "train.eval_prompts=[]"} {
-		_, err := load(t.TempDir(), append(asks, bad)...)
+		"an empty prompt":           "train.eval_prompts=['']",
+		"3 pictures, and 2 prompts": "train.eval_images=[a, b, c]", "the model sees nothing": "train.eval_images=[" + dir + "/model.yaml]", "train.eval_tokens": "train.eval_prompts=[]"} {
+		cfg, err := load(t.TempDir(), append(asks, bad)...)
+		if err == nil {
+			_, err = Open(cfg)
+		}
 		require.ErrorContains(t, err, want, bad)
 	}
 	cfg, err = load(t.TempDir(), append(asks, "train.eval_tokens=31")...)

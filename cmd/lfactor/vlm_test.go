@@ -22,7 +22,10 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/sample"
+	models "github.com/lfactor/lfactor/stages/trained"
 )
 
 // vlmRun trains the demo's model for some steps in dir; more are overrides.
@@ -268,4 +271,43 @@ func TestLoongTrain(t *testing.T) {
 	require.Len(t, m, 6)
 	require.InDelta(t, math.Log(float64(ids["vocab"]+1)), m[0].Loss, 0.3, "an untrained model knows nothing")
 	require.Less(t, m[5].Loss, m[0].Loss-0.5)
+}
+
+// TestVisionShown: behind an evaluation a model that sees is asked about pictures, and answers as its checkpoint does.
+func TestVisionShown(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := demo.WriteScenes(filepath.Join(dir, "shards"), 40)
+	require.NoError(t, err)
+	picture := filepath.Join(dir, "picture.png")
+	img := media.NewImage(32, 32)
+	for i := range img.Pix {
+		img.Pix[i] = byte(i * 7)
+	}
+	require.NoError(t, os.WriteFile(picture, img.PNG(), 0o644))
+	asks := []string{"data.split=[80, 20, 0]", "train.eval_interval=2", "train.eval_steps=1",
+		"train.eval_prompts=[what colour is it, how many]", "train.eval_images=[" + picture + "]", "train.eval_tokens=6"}
+	require.NoError(t, vlmRun(t, dir, 4, asks...))
+	text, err := os.ReadFile(filepath.Join(dir, "run", "log.jsonl"))
+	require.NoError(t, err)
+	q, done, err := models.OpenQuiz(filepath.Join(dir, "tokenizer"), filepath.Join(dir, "checkpoints"))
+	require.NoError(t, err)
+	defer done()
+	var all []models.Shown
+	for line := range strings.Lines(string(text)) {
+		var s struct {
+			Msg string
+			models.Shown
+		}
+		if json.Unmarshal([]byte(line), &s) == nil && s.Msg == "answer" {
+			all = append(all, s.Shown)
+		}
+	}
+	require.Len(t, all, 4)
+	for _, s := range all[2:] {
+		want, err := q.Answer(s.Prompt, img.PNG(), sample.Params{Max: 6})
+		require.NoError(t, err)
+		require.Equal(t, want, strings.Join(strings.Fields(s.Answer), " "))
+	}
+	require.ErrorContains(t, vlmRun(t, dir, 4, append(slices.Clone(asks), "train.eval_images=[none.png]")...), "no such file")
 }

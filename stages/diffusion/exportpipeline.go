@@ -26,7 +26,7 @@ var _ = trained.Register(trained.Task{Name: "diffusion", Library: "diffusers",
 			return err
 		}
 		return ExportAdapters(e, dst)
-	}, Adapters: ExportAdapters})
+	}, Adapters: ExportAdapters, Shows: shows})
 
 // pipeline writes a model of diffusion as diffusers keeps it: transformer or unet with the denoiser, or vae with an
 // autoencoder, scheduler with what it was trained under, and text_encoder where that has learnt. Folders that the run

@@ -75,7 +75,7 @@ func (p *painter) begin(m *trained.Trained) error {
 		return exit.Usagef("the model begins clips with an image: name it with --image")
 	case p.o.Images == nil:
 		return nil
-	case d.Given == 0 && m.Saved != nil && d.Process.First == 0:
+	case d.Given == 0 && m.Dir == "" && d.Process.First == 0: // a run's
 		return exit.Usagef("the model was not trained to go on from an image: train it with diffusion.first_frame")
 	case d.Given == 0 && (p.shape[1] < 2 || d.Patch[0] != 1):
 		return exit.Usagef("--image wants clips, and this model draws single images or takes frames together")

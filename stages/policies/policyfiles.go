@@ -54,7 +54,7 @@ const mute = "the model is a policy of a robot: it acts (docs/policies.md), and 
 var _ = trained.Register(trained.Task{Name: "policy", Library: "lerobot",
 	Owns: func(m *family.Model) bool { return m.Denoiser != nil && m.Denoiser.Sight != nil && !m.Denoiser.Hosted },
 	Mute: mute, Export: exportPolicy, Adapters: diffusion.ExportAdapters, Beside: exportTokenPolicy, Notes: notes,
-	Settings: tokenPolicyConfig})
+	Settings: tokenPolicyConfig, Shows: shows})
 
 // A policy that a vision-language model hosts is kept as transformers keeps that model.
 var _ = trained.Register(trained.Task{Name: "hosted policy", Owns: hosted, Mute: mute})

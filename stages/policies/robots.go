@@ -149,13 +149,9 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	var looks []Look
-	for _, l := range append(f.Before, f.RobotLook) {
-		views, err := x.views(&l, shown)
-		if err != nil {
-			return nil, 0, err
-		}
-		looks = append(looks, Look{l.State, views})
+	looks, err := x.looks(&f, shown)
+	if err != nil {
+		return nil, 0, err
 	}
 	scale, robot := x.of(f.Set)
 	e, err := x.see(scale, f.Task, looks, x.changes())
@@ -198,6 +194,18 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	}
 	bare, err := x.told(f.Task, nil, present(e.Views))
 	return &learnt{*e, bare}, size, err
+}
+
+// looks are what is observed in a frame, the last of them, and in the steps before it.
+func (x *Robots) looks(f *recordings.RobotFrame, shown shots) (out []Look, err error) {
+	for _, l := range append(f.Before, f.RobotLook) {
+		views, err := x.views(&l, shown)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Look{l.State, views})
+	}
+	return out, nil
 }
 
 // stillMost bounds scaled zeros that stand for actions (LoongForge's latent_lerobot_dataset.py).

@@ -70,17 +70,19 @@ func (q *Quiz) Ask(text string, image []byte) (string, error) {
 	return q.Answer(text, image, sample.Params{Max: 12})
 }
 
-// Answer is ask with other parameters of sampling.
-func (q *Quiz) Answer(text string, image []byte, p sample.Params) (string, error) {
+// Asked is a user's turn with a question, behind an image or none.
+func Asked(text string, image bool) dataset.Message {
 	content := []map[string]string{{"type": "text", "text": text}}
-	if image != nil {
+	if image {
 		content = append([]map[string]string{{"type": "image"}}, content...)
 	}
-	raw, err := json.Marshal(map[string]any{"role": "user", "content": content})
-	if err != nil {
-		return "", err
-	}
-	prompt, err := q.template.Render([]dataset.Message{{Role: "user", Raw: raw}}, nil, true, nil)
+	raw, _ := json.Marshal(map[string]any{"role": "user", "content": content}) // of strings alone
+	return dataset.Message{Role: "user", Raw: raw}
+}
+
+// Answer is ask with other parameters of sampling.
+func (q *Quiz) Answer(text string, image []byte, p sample.Params) (string, error) {
+	prompt, err := q.template.Render([]dataset.Message{Asked(text, image != nil)}, nil, true, nil)
 	if err != nil {
 		return "", err
 	}

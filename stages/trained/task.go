@@ -29,6 +29,8 @@ type Task struct {
 	Beside func(e *Exporter, dst string) error
 	// Notes are what an export does not say, and what its usual readers do not read; nil for a task without.
 	Notes func(e *Exporter) []string
+	// Shows prepares what is shown of such a model behind evaluations; it gives nil for a model of another kind.
+	Shows func(m *Trained, q *Showing) (func() ([]Shown, error), error)
 	// Settings is the configuration that a folder in transformers' form has of the task, by which its model is
 	// built; it gives nil for another folder, and is nil for a task that has none.
 	Settings func(dir, tokenizer string) (*configs.Config, error)
@@ -81,6 +83,32 @@ func settings(dir, tokenizer string) (*configs.Config, error) {
 		}
 	}
 	return nil, nil
+}
+
+// Showing says what is to be shown of a model behind each evaluation of its run.
+type Showing struct {
+	Prompts  []string
+	Images   [][]byte // encoded, one for each prompt; nil for none
+	Steps    int      // of a sampler
+	Guidance float64  // 0 is the usual one
+}
+
+// Shown is what a model has made of a prompt: a written answer, a file, or both.
+type Shown struct {
+	Prompt string `json:"prompt"`
+	Answer string `json:"answer,omitempty"`
+	File   string `json:"file,omitempty"` // its ending, and then its name
+	Bytes  []byte `json:"-"`
+}
+
+// Shows is what shows q of a model, with the weights that Fill has then; nil for a model of language.
+func (m *Trained) Shows(q *Showing) (show func() ([]Shown, error), err error) {
+	for _, t := range allTasks() {
+		if t.Shows != nil && show == nil && err == nil {
+			show, err = t.Shows(m, q)
+		}
+	}
+	return show, err
 }
 
 // Notes are what an export does not say, or what its readers do not read.

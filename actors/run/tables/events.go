@@ -25,6 +25,7 @@ type Event struct {
 	Step  *int64    `parquet:"step,optional" json:"step,omitempty"`     // NULL where it is of none
 	Value *float64  `parquet:"value,optional" json:"value,omitempty"`   // loss of an evaluation, seconds of a recovery
 	Text  string    `parquet:"text" json:"text"`                        //
+	File  string    `parquet:"-" json:"file,omitempty"`                 // of what was drawn, in the run's folder shown
 }
 
 // kinds tells an event's kind by the beginning of its text, the first that fits. What a run says for people
@@ -52,6 +53,7 @@ func ParseEvent(line []byte) (e Event, err error) {
 		Error string   `json:"error"`
 		Ask   string   `json:"prompt"`
 		Said  string   `json:"answer"`
+		File  string   `json:"file"`
 		Sets  []struct {
 			Name string  `json:"name"`
 			Loss float64 `json:"loss"`
@@ -60,7 +62,7 @@ func ParseEvent(line []byte) (e Event, err error) {
 	if err := json.Unmarshal(line, &l); err != nil {
 		return e, err
 	}
-	e = Event{Time: stamp(l.TS), Level: l.Level, Step: l.Step, Text: l.Msg}
+	e = Event{Time: stamp(l.TS), Level: l.Level, Step: l.Step, Text: l.Msg, File: l.File}
 	for _, k := range kinds {
 		if strings.HasPrefix(l.Msg, k.begins) {
 			e.Kind = k.kind
