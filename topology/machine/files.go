@@ -2,7 +2,10 @@ package machine
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -53,3 +56,17 @@ func Create(name string, f func(w *bufio.Writer)) error {
 
 // Exists reports whether there is something at path.
 func Exists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// HashFile is the hexadecimal SHA-256 of a file: binaries are told apart by it.
+func HashFile(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
