@@ -78,7 +78,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 	for _, p := range a.prompts {
 		for k := range a.n {
 			q := &sample.Request{Prompt: p, Params: a.params, Sample: k, Top: a.top, Guide: a.guide,
-				Adapter: slot, Images: a.images, Further: max(0, a.further), Salt: or(a.b.Salt, "")}
+				Adapter: slot, Images: a.images, Further: max(0, a.further), Salt: or(a.b.Salt, ""), Share: shareOf(ctx)}
 			if q.Max = min(max(q.Max, 1), s.context-len(p)); q.Max < 1 {
 				s.fail(w, bad("prompt", "the prompt has %d tokens, and with its answer a text has at most %d", len(p),
 					s.context))
@@ -87,7 +87,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 			talks, requests = append(talks, newTalk(s, q, a)), append(requests, q)
 		}
 	}
-	if err = s.loop.submit(ctx, requests); err != nil {
+	l, err := s.submit(ctx, requests)
+	if err != nil {
 		s.fail(w, s.refusal(err))
 		return
 	}
@@ -101,7 +102,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 	}
 	if err != nil {
 		s.counted.cancelled.Add(1)
-		s.loop.cancel(requests)
+		l.cancel(requests)
 	}
 }
 
@@ -188,7 +189,7 @@ func (s *Server) broken(end sample.End) error {
 	default:
 		return nil
 	}
-	if _, _, err := s.loop.snapshot(); err != nil {
+	if _, _, err := s.loop().snapshot(); err != nil {
 		return err
 	}
 	return fault{http.StatusServiceUnavailable, "server_error", errClosed.Error(), "", ""}

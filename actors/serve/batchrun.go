@@ -180,11 +180,10 @@ func (b *batches) ask(ctx context.Context, l *batchLine) (status int, body json.
 			b.s.fail(w, bad("stream", "an answer of a batch comes whole"))
 			return w.status, bytes.TrimSpace(w.text.Bytes())
 		}
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.URL, bytes.NewReader(l.Body))
+		r, err := http.NewRequestWithContext(context.WithValue(ctx, shareKey{}, "batches"), http.MethodPost, l.URL, bytes.NewReader(l.Body))
 		if err != nil {
 			panic(fmt.Sprintf("serve: a request of a batch cannot be made: %v", err)) // its path is one of a list
 		}
-		r.Header.Set("Authorization", "Bearer "+b.s.o.Token)
 		b.s.ServeHTTP(w, r)
 		switch full := w.status == http.StatusTooManyRequests || w.status == http.StatusServiceUnavailable; {
 		case ctx.Err() != nil:

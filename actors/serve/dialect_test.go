@@ -170,8 +170,46 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestPaths: tokens of texts and back, vectors of length 1 that do not depend on what is drawn meanwhile, and what a
-// model that writes does not score.
+// TestScores: how alike texts are is the cosine of their vectors, by each of vLLM's names; the likest documents come first.
+func TestScores(t *testing.T) {
+	_, url := served(t, Options{})
+	_, v := post(t, url+"/v1/embeddings", `{"input": ["w3", "w4", "w3 w5"]}`)
+	alike := func(i, j int) (sum float64) {
+		for k, x := range at(v, "data", i, "embedding").([]any) {
+			sum += x.(float64) * at(v, "data", j, "embedding", k).(float64)
+		}
+		return sum
+	}
+	for names, scores := range map[string][]float64{`"text_1": "w3", "text_2": ["w4", "w3 w5"]`: {alike(0, 1), alike(0, 2)},
+		`"data_1": ["w3", "w4"], "data_2": ["w4", "w3 w5"]`: {alike(0, 1), alike(1, 2)}, `"queries": "w4", "items": "w4"`: {1}} {
+		_, got := post(t, url+"/v1/score", "{"+names+"}")
+		for i, x := range scores {
+			require.InDelta(t, x, at(got, "data", i, "score"), 1e-12, names)
+		}
+		require.Len(t, got["data"], len(scores))
+	}
+	_, got := post(t, url+"/v1/rerank", `{"query": "w3", "documents": ["w4", "w3 w5", "w3"], "top_n": 2}`)
+	require.Len(t, got["results"], 2)
+	require.Equal(t, []any{2.0, "w3"}, []any{at(got, "results", 0, "index"), at(got, "results", 0, "document", "text")})
+	require.InDelta(t, max(alike(0, 1), alike(0, 2)), at(got, "results", 1, "relevance_score"), 1e-12)
+	for body, field := range map[string]string{
+		`/v1/rerank {"query": "w3", "documents": []}`:                      "documents",
+		`/v1/rerank {"query": ["w3", "w4"], "documents": ["w4"]}`:          "query",
+		`/v1/rerank {"query": "w3", "documents": [{"content": []}]}`:       "documents",
+		`/v1/rerank {"query": "w3", "documents": ["w3"], "top_n": -1}`:     "top_n",
+		`/v1/score {"text_1": ["w3", "w4"], "text_2": ["w4", "w5", "w6"]}`: "text_1",
+		`/v1/score {"text_1": "w3"}`:                                       "text_2",
+		`/v1/score {"text_1": "w3", "items": "w4"}`:                        "items",
+		`/v1/score {"model": "x", "data_1": "w3", "data_2": "w4"}`:         "model",
+	} {
+		path, body, _ := strings.Cut(body, " ")
+		code, v := post(t, url+path, body)
+		require.Contains(t, []int{400, 404}, code, body)
+		require.Equal(t, field, at(v, "error", "param"), "%s %s: %v", path, body, v)
+	}
+}
+
+// TestPaths: tokens of texts and back, vectors of length 1 that do not depend on what is drawn meanwhile,.
 func TestPaths(t *testing.T) {
 	s, url := served(t, Options{})
 	code, v := post(t, url+"/tokenize", `{"prompt": "w8 w9", "return_token_strs": true}`)
@@ -189,8 +227,6 @@ func TestPaths(t *testing.T) {
 		`/v1/embeddings {"model": "words", "input": "w3", "dimensions": 3}`:          "dimensions",
 		`/v1/embeddings {"model": "words", "input": "w3", "encoding_format": "hex"}`: "encoding_format",
 		`/v1/embeddings {"model": "x", "input": "w3"}`:                               "model",
-		`/v1/rerank {"model": "words", "query": "w3", "documents": ["w4"]}`:          "model",
-		`/v1/score {"model": "words", "text_1": "w3", "text_2": ["w4"]}`:             "model",
 	} {
 		path, body, _ := strings.Cut(body, " ")
 		code, v := post(t, url+path, body)
@@ -232,8 +268,8 @@ func TestPaths(t *testing.T) {
 	}
 	require.InDelta(t, 1, sum, 1e-6)
 	ids := []int32{8, 9}
-	require.NoError(t, s.loop.do(t.Context(), func() {
-		x, err := s.loop.engine.Generator().AllStates(ids, []int32{0, 1}, []int32{0, 2})
+	require.NoError(t, s.loop().do(t.Context(), func() {
+		x, err := s.loop().engine.Generator().AllStates(ids, []int32{0, 1}, []int32{0, 2})
 		require.NoError(t, err)
 		last := objective.Pool(x[len(x)/2:], len(x)/2, objective.PoolMean)
 		require.Equal(t, float32(last[0]), math.Float32frombits(binary.LittleEndian.Uint32(raw)), "the last token's state")

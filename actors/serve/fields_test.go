@@ -20,6 +20,8 @@ var endpoints = []struct {
 	{"ChatCompletionRequest", "/v1/chat/completions", chatBody{}, `"messages": [{"role": "user", "content": "w8"}], "max_tokens": 1`},
 	{"CompletionRequest", "/v1/completions", completionBody{}, `"prompt": "w8", "max_tokens": 1`},
 	{"EmbeddingCompletionRequest", "/v1/embeddings", embeddingBody{}, `"input": "w8"`},
+	{"ScoreRequest", "/v1/score", scoreBody{}, `"text_1": "w8", "text_2": ["w9", "w8"]`},
+	{"RerankRequest", "/v1/rerank", rerankBody{}, `"query": "w8", "documents": ["w9", "w8"]`},
 	{"TokenizeCompletionRequest", "/tokenize", tokenizeBody{}, `"prompt": "w8"`},
 	{"TokenizeChatRequest", "/tokenize", tokenizeBody{}, `"messages": [{"role": "user", "content": "w8"}]`},
 	{"DetokenizeRequest", "/detokenize", detokenizeBody{}, `"tokens": [1]`},

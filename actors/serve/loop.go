@@ -22,7 +22,10 @@ type loop struct {
 	done     chan struct{} // closed when the loop has ended
 	quit     chan struct{}
 	once     sync.Once
+	free     func()           // closes the engine
 	most     int              // requests that may wait
+	tokens   int              // of requests that may wait
+	retired  bool             // it ends with its requests; the loop's alone
 	train    *adapterTraining // what trains adapters, nil for nothing
 
 	mu     sync.Mutex
@@ -32,9 +35,9 @@ type loop struct {
 	failed int64
 }
 
-func newLoop(e *sample.Engine, most int, train *adapterTraining) *loop {
-	l := &loop{engine: e, commands: make(chan func()), done: make(chan struct{}), quit: make(chan struct{}), most: most,
-		train: train, stats: e.Stats()}
+func newLoop(e *sample.Engine, free func(), o Options, train *adapterTraining) *loop {
+	l := &loop{engine: e, commands: make(chan func()), done: make(chan struct{}), quit: make(chan struct{}), free: free,
+		most: o.Queue, tokens: o.Tokens, train: train, stats: e.Stats()}
 	go l.run()
 	return l
 }
@@ -42,8 +45,12 @@ func newLoop(e *sample.Engine, most int, train *adapterTraining) *loop {
 // run carries out commands between steps.
 func (l *loop) run() {
 	defer close(l.done)
+	defer l.free()
 	for {
 		if !l.engine.Busy() && !l.train.busy() {
+			if l.retired {
+				return
+			}
 			select {
 			case f := <-l.commands:
 				f()
@@ -137,12 +144,26 @@ func (l *loop) do(ctx context.Context, f func()) error {
 	}
 }
 
+// takes is why requests may not wait, nil where they may.
+func (l *loop) takes(rs []*sample.Request) error {
+	s, tokens := l.engine.Stats(), 0
+	for _, r := range rs {
+		tokens += len(r.Prompt)
+	}
+	switch {
+	case l.retired:
+		return errClosed
+	case s.Waiting+len(rs) > l.most, s.Waiting > 0 && s.WaitingTokens+tokens > l.tokens:
+		return ErrFull
+	}
+	return nil
+}
+
 // submit queues requests, all or none.
 func (l *loop) submit(ctx context.Context, rs []*sample.Request) error {
 	var fault error
 	err := l.do(ctx, func() {
-		if s := l.engine.Stats(); s.Waiting+len(rs) > l.most {
-			fault = ErrFull
+		if fault = l.takes(rs); fault != nil {
 			return
 		}
 		for i, r := range rs {

@@ -11,8 +11,8 @@ type metrics struct{ requests, failed, cancelled atomic.Int64 }
 
 // metrics answers in the text form of Prometheus.
 func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
-	e, failed, _ := s.loop.snapshot() // the last error was told to whom it hit
-	t := s.loop.trained()
+	e, failed, _ := s.loop().snapshot() // the last error was told to whom it hit
+	t := s.loop().trained()
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 	for _, m := range []struct {
 		name, kind, help string
@@ -22,6 +22,8 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		{"requests_failed_total", "counter", "Requests that were answered with an error.", s.counted.failed.Load()},
 		{"requests_cancelled_total", "counter", "Requests whose client went away or whose time was over.",
 			s.counted.cancelled.Load()},
+		{"weights_replaced_total", "counter", "Times that newer weights took the place of those that answered.", s.replaced.Load()},
+		{"tokens_waiting", "gauge", "Tokens of answers that wait for room.", int64(e.WaitingTokens)},
 		{"sequences_running", "gauge", "Answers under way.", int64(e.Running)},
 		{"sequences_waiting", "gauge", "Answers that wait for room.", int64(e.Waiting)},
 		{"pages_used", "gauge", "Pages of keys and values that answers hold.", int64(e.PagesUsed)},

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/kernels/objective"
+	"github.com/lfactor/lfactor/stages/sample"
 )
 
 // reading has f answer a request, unless it gives an error.
@@ -55,10 +56,10 @@ func (s *Server) beside() {
 	s.mux.HandleFunc("POST /v1/messages", talks(s, newMessages, (*messagesBody).chat))
 	s.mux.HandleFunc("POST /v1/messages/count_tokens", handled(s, s.countTokens))
 	s.mux.HandleFunc("POST /v1/responses", talks(s, newResponses, (*responsesBody).chat))
-	for _, at := range []string{"/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score"} {
-		s.mux.HandleFunc("POST "+at, handled(s, func(context.Context, *json.RawMessage) (any, error) {
-			return nil, bad("model", "the model writes texts, and scores none beside others: vectors of /v1/embeddings may be compared")
-		}))
+	for path, f := range map[string]http.HandlerFunc{"score": handled(s, s.score), "rerank": handled(s, s.rerank)} {
+		for _, before := range []string{"/", "/v1/", "/v2/"} { // as vLLM and the services that it stands in for have them
+			s.mux.HandleFunc("POST "+before+path, f)
+		}
 	}
 }
 
@@ -120,34 +121,39 @@ func (s *Server) detokenize(_ context.Context, b *detokenizeBody) (any, error) {
 	return map[string]any{"prompt": s.tok.Decode(b.Tokens, false)}, s.named(or(b.Model, s.o.Name))
 }
 
+// pooled are the fields of all requests for vectors.
+type pooled struct {
+	Model      *string `json:"model"`
+	Truncate   *int    `json:"truncate_prompt_tokens"`
+	Side       *string `json:"truncation_side"`
+	AddSpecial *bool   `json:"add_special_tokens"`
+	RequestID  *string `json:"request_id"`
+	Salt       *string `json:"cache_salt"`
+}
+
 type embeddingBody struct {
-	Model      *string         `json:"model"`
+	pooled
 	Input      json.RawMessage `json:"input"`
 	Format     *string         `json:"encoding_format"`
 	Dimensions *int            `json:"dimensions"`
-	Truncate   *int            `json:"truncate_prompt_tokens"`
-	Side       *string         `json:"truncation_side"`
-	AddSpecial *bool           `json:"add_special_tokens"`
-	RequestID  *string         `json:"request_id"`
-	Salt       *string         `json:"cache_salt"`
 }
 
-// vectors are what the model makes of texts: the state behind the last token, of length 1, as vLLM pools it for
-// models that write.
-func (s *Server) vectors(ctx context.Context, b *embeddingBody) (out [][]float64, tokens int, err error) {
+// vectors are what the model makes of the texts of a field: the state behind the last token, of length 1, as vLLM
+// pools it for models that write.
+func (s *Server) vectors(ctx context.Context, b *pooled, field string, texts json.RawMessage) (out [][]float64, tokens int, err error) {
 	if err = s.named(or(b.Model, s.o.Name)); err != nil {
 		return nil, 0, err
 	}
 	if s.tenants != nil || s.m.Model.Vision != nil {
 		return nil, 0, bad("model", "vectors are of models of text alone that are served without --train")
 	}
-	texts, _, err := s.prompts("input", b.Input, or(b.AddSpecial, true))
-	for i := 0; i < len(texts) && err == nil; i++ {
-		ids, fault := s.truncate(texts[i], &asked{b: &body{Truncate: b.Truncate, Side: b.Side}})
+	prompts, _, err := s.prompts(field, texts, or(b.AddSpecial, true))
+	for i := 0; i < len(prompts) && err == nil; i++ {
+		ids, fault := s.truncate(prompts[i], &asked{b: &body{Truncate: b.Truncate, Side: b.Side}})
 		if err = fault; err == nil && (len(ids) == 0 || len(ids) > s.context || slices.ContainsFunc(ids, func(id int32) bool {
 			return id < 0 || int(id) >= s.m.Model.Spec.Vocab
 		})) {
-			err = bad("input", "text %d has %d tokens, and is to have 1 to %d of the model's", i, len(ids), s.context)
+			err = bad(field, "text %d has %d tokens, and is to have 1 to %d of the model's", i, len(ids), s.context)
 		}
 		if err != nil {
 			break
@@ -157,8 +163,8 @@ func (s *Server) vectors(ctx context.Context, b *embeddingBody) (out [][]float64
 			positions[k] = int32(k)
 		}
 		var x []float32
-		late := s.loop.do(ctx, func() {
-			x, err = s.loop.engine.Generator().AllStates(ids, positions, []int32{0, int32(len(ids))})
+		late := s.do(ctx, func(e *sample.Engine) {
+			x, err = e.Generator().AllStates(ids, positions, []int32{0, int32(len(ids))})
 		})
 		if err = cmp.Or(late, err); err == nil {
 			out, tokens = append(out, objective.Pool(x, len(x)/len(ids), objective.PoolLast)), tokens+len(ids)
@@ -175,7 +181,7 @@ func (s *Server) embeddings(ctx context.Context, b *embeddingBody) (any, error) 
 	if n := or(b.Dimensions, s.m.Model.Spec.Hidden); n != s.m.Model.Spec.Hidden {
 		return nil, bad("dimensions", "dimensions is %d, and vectors have %d numbers", n, s.m.Model.Spec.Hidden)
 	}
-	all, tokens, err := s.vectors(ctx, b)
+	all, tokens, err := s.vectors(ctx, &b.pooled, "input", b.Input)
 	data := []any{}
 	for i, v := range all {
 		var x any = v

@@ -26,16 +26,18 @@ type Options struct {
 	Engine sample.EngineOptions
 	// Processor is a folder with the settings of a model's images, "" for the model's own
 	Processor string
-	Draft     *trained.Trained // proposes tokens that the model then computes at once; nil for none
-	Queue     int              // requests that may wait; 0 takes 256
-	Deadline  time.Duration    // of a request, waiting included; 0 takes ten minutes
-	Drain     time.Duration    // for requests under way behind the end; 0 takes Drain
-	Body      int64            // bytes of a request; 0 takes 8 MiB, and 64 for a model that sees
-	Train     *TrainOptions    // adapters that clients train; nil for none
-	Pairs     string           // file behind which pairs of answers are written that people keep on the page; "" keeps none
-	Reasoning string           // how thoughts are told from what is said: "" leaves them in texts, "auto", or one of Thinkings
-	Batches   string           // folder of files and batches; "" has none
-	Beside    *url.URL         // another server, whose answers the page shows beside the model's; nil for none
+	Draft     *trained.Trained  // proposes tokens that the model then computes at once; nil for none
+	Queue     int               // requests that may wait; 0 takes 256
+	Tokens    int               // tokens of requests that may wait; 0 takes a million
+	Keys      map[string]string // of clients, with their names, beside the token; each has a fair share
+	Deadline  time.Duration     // of a request, waiting included; 0 takes ten minutes
+	Drain     time.Duration     // for requests under way behind the end; 0 takes Drain
+	Body      int64             // bytes of a request; 0 takes 8 MiB, and 64 for a model that sees
+	Train     *TrainOptions     // adapters that clients train; nil for none
+	Pairs     string            // file behind which pairs of answers are written that people keep on the page; "" keeps none
+	Reasoning string            // how thoughts are told from what is said: "" leaves them in texts, "auto", or one of Thinkings
+	Batches   string            // folder of files and batches; "" has none
+	Beside    *url.URL          // another server, whose answers the page shows beside the model's; nil for none
 }
 
 // Server is a served model: an http.Handler.
@@ -48,10 +50,12 @@ type Server struct {
 	imageProcessor *trained.ImageProcessor // nil for a model that does not see
 	imageAdmission *imageAdmission
 	admission      *admission
-	noChat         error     // why there is no template
-	thinks         *thinking // nil where thoughts stay in texts
-	loop           *loop
-	close          func()
+	noChat         error                // why there is no template
+	thinks         *thinking            // nil where thoughts stay in texts
+	at             atomic.Pointer[loop] // of the weights that answers begin with
+	replaced       atomic.Int64         // how often others took their place
+	ending         sync.WaitGroup       // of loops whose weights were replaced
+	over           chan struct{}        // closed when the server ends
 	mux            *http.ServeMux
 	began          time.Time
 	now            func() time.Time
@@ -70,6 +74,9 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	if o.Queue == 0 {
 		o.Queue = 256
 	}
+	if o.Tokens == 0 {
+		o.Tokens = 1 << 20
+	}
 	if o.Drain == 0 {
 		o.Drain = Drain
 	}
@@ -82,8 +89,8 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 		o.Body = 8 << 20
 	}
 	s := &Server{o: o, m: m, tok: m.Tokenizer, spell: speller{tok: m.Tokenizer}, mux: http.NewServeMux(), began: time.Now(), now: time.Now,
-		times: newLatencies()}
-	e, err := s.open()
+		times: newLatencies(), over: make(chan struct{})}
+	e, free, err := s.open(m)
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +100,11 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	}
 	if m.Model.Vision != nil {
 		if s.imageProcessor, err = m.ImageProcessor(o.Processor); err != nil {
-			s.close()
+			free()
 			return nil, err
 		}
 	}
-	s.loop = newLoop(e, o.Queue, s.tenants.adapterTraining())
+	s.at.Store(newLoop(e, free, s.o, s.tenants.adapterTraining()))
 	s.mux.HandleFunc("POST /v1/completions", reading(s, s.completion))
 	s.mux.HandleFunc("POST /v1/chat/completions", reading(s, s.chat))
 	s.mux.HandleFunc("GET /v1/models", s.guarded(s.models))
@@ -121,17 +128,15 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	return s, nil
 }
 
-// open opens the engine, and what trains adapters beside it.
-func (s *Server) open() (e *sample.Engine, err error) {
+// open opens the engine of a model, and what trains adapters beside it; free closes it.
+func (s *Server) open(m *trained.Trained) (e *sample.Engine, free func(), err error) {
 	if s.o.Train == nil {
-		e, s.close, err = s.m.Engine(s.o.DType, s.o.Engine, s.o.Draft)
-		return e, err
+		return m.Engine(s.o.DType, s.o.Engine, s.o.Draft)
 	}
-	if s.tenants, err = newTenantry(s.m, s.o); err != nil {
-		return nil, err
+	if s.tenants, err = newTenantry(m, s.o); err != nil {
+		return nil, nil, err
 	}
-	s.close = s.tenants.slots.Close
-	return s.tenants.slots.Engine, nil
+	return s.tenants.slots.Engine, s.tenants.slots.Close, nil
 }
 
 // ServeHTTP implements http.Handler.
@@ -140,19 +145,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // Close ends all requests and gives the engine's memory back.
 func (s *Server) Close() {
 	s.batches.close()
-	s.loop.close()
-	s.close()
+	close(s.over)
+	s.ending.Wait()
+	s.loop().close()
 }
 
 // Stats says what the engine holds.
 func (s *Server) Stats() sample.Stats {
-	stats, _, _ := s.loop.snapshot() // errors went to those whom they hit
+	stats, _, _ := s.loop().snapshot() // errors went to those whom they hit
 	return stats
 }
 
 // Serve answers on a listener until the context ends; requests under way may then take another moment.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	return Listen(ctx, l, Own(s.o.Token, s), s.o.Drain)
+	return Listen(ctx, l, Own(s.o.secret(), s), s.o.Drain)
 }
 
 // Thinks reports whether thoughts are told from what is said.
@@ -215,7 +221,8 @@ func answer(w http.ResponseWriter, status int, v any) {
 // guarded lets clients in that show the token.
 func (s *Server) guarded(f func(w http.ResponseWriter, r *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !Shows(r, s.o.Token, "Bearer ") {
+		r, ok := s.client(r)
+		if !ok {
 			s.fail(w, fault{http.StatusUnauthorized, "authentication_error", "the API key is missing or wrong", "",
 				"invalid_api_key"})
 			return
@@ -262,7 +269,7 @@ func (s *Server) named(name string) error {
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	select {
-	case <-s.loop.done:
+	case <-s.loop().done:
 		answer(w, http.StatusServiceUnavailable, map[string]any{"status": "closed"})
 	default:
 		answer(w, http.StatusOK, map[string]any{"status": "ok"})

@@ -227,7 +227,7 @@ func (s *Server) begin(ctx context.Context, x *tenant, seed uint64) error {
 	if err := t.enter(x); err != nil {
 		return err
 	}
-	err := s.loop.do(ctx, func() {
+	err := s.loop().do(ctx, func() {
 		t.slots.Trainer.Begin(x.slot, seed)
 		t.slots.Engine.Changed(x.slot + 1)
 	})
@@ -306,7 +306,7 @@ func (s *Server) compute(ctx context.Context, x *tenant, w http.ResponseWriter, 
 	}
 	training := s.tenants.work
 	var fault error
-	if err := s.loop.do(ctx, func() {
+	if err := s.loop().do(ctx, func() {
 		if fault = training.trainer.Check(j.work); fault == nil {
 			training.jobs = append(training.jobs, j)
 		}
@@ -318,10 +318,10 @@ func (s *Server) compute(ctx context.Context, x *tenant, w http.ResponseWriter, 
 	}
 	select {
 	case <-j.ended:
-	case <-s.loop.done:
+	case <-s.loop().done:
 		return nil, errClosed
 	case <-ctx.Done(): // what has begun ends, so that nobody is in doubt whether it counts
-		if err := s.loop.do(context.WithoutCancel(ctx), func() {
+		if err := s.loop().do(context.WithoutCancel(ctx), func() {
 			training.withdraw(j, ctx.Err())
 		}); err != nil {
 			return nil, err
@@ -348,7 +348,7 @@ func (s *Server) alone(ctx context.Context, x *tenant, f func() error) error {
 	}
 	defer x.gate.leave(true)
 	var fault error
-	if err := s.loop.do(ctx, func() {
+	if err := s.loop().do(ctx, func() {
 		fault = f()
 		s.tenants.slots.Engine.Changed(x.slot + 1)
 	}); err != nil {
@@ -426,7 +426,7 @@ func (s *Server) save(ctx context.Context, x *tenant, w http.ResponseWriter, r *
 		return nil, broke("the adapter was not saved: %v", err)
 	}
 	var unsaved error
-	if err := s.loop.do(ctx, func() { unsaved = s.tenants.slots.Save(x.slot, dir, state) }); err != nil {
+	if err := s.loop().do(ctx, func() { unsaved = s.tenants.slots.Save(x.slot, dir, state) }); err != nil {
 		return nil, err
 	}
 	if unsaved != nil {
@@ -458,7 +458,7 @@ func (s *Server) remove(ctx context.Context, x *tenant, _ http.ResponseWriter, _
 		return nil, err
 	}
 	defer x.gate.leave(true)
-	if err = s.loop.do(ctx, func() { s.tenants.slots.Engine.Changed(x.slot + 1) }); err == nil {
+	if err = s.loop().do(ctx, func() { s.tenants.slots.Engine.Changed(x.slot + 1) }); err == nil {
 		s.tenants.leave(x) // not by the loop, which waits for nobody
 	}
 	return map[string]any{"name": x.name, "deleted": err == nil}, err

@@ -100,7 +100,7 @@ func TestTenants(t *testing.T) {
 	}
 	all.Wait()
 	require.Equal(t, alone, together)
-	stats := s.loop.trained()
+	stats := s.loop().trained()
 	require.Equal(t, int64(4*n), stats.pieces)
 	_, v := ask(t, "GET", url+"/v1/adapters", "", "")
 	require.Len(t, v["data"], n)
@@ -279,7 +279,7 @@ func TestComings(t *testing.T) {
 			held, free := make(chan struct{}), make(chan struct{})
 			var all sync.WaitGroup
 			all.Go(func() {
-				_ = s.loop.do(context.Background(), func() {
+				_ = s.loop().do(context.Background(), func() {
 					close(held)
 					<-free
 				})
@@ -309,7 +309,7 @@ func TestComings(t *testing.T) {
 	over.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	require.NoError(t, s.loop.do(ctx, func() {}))
+	require.NoError(t, s.loop().do(ctx, func() {}))
 	_, v := ask(t, "GET", url+"/v1/adapters", "", "")
 	require.Len(t, v["data"], each)
 }
@@ -322,7 +322,7 @@ func TestBegins(t *testing.T) {
 	goOn := sync.OnceFunc(func() { close(free) })
 	defer goOn()
 	go func() {
-		_ = s.loop.do(context.Background(), func() {
+		_ = s.loop().do(context.Background(), func() {
 			close(held)
 			<-free
 		})
@@ -414,7 +414,7 @@ func TestSpoilt(t *testing.T) {
 	require.Equal(t, 400, code, v)
 	code, v = ask(t, "POST", url+"/v1/adapters/a/optim_step", "", `{"lr": 10, "weight_decay": 1e38}`)
 	require.Equal(t, 400, code, v)
-	require.NoError(t, s.loop.do(context.Background(), func() {
+	require.NoError(t, s.loop().do(context.Background(), func() {
 		require.NoError(t, s.tenants.slots.Trainer.Write(0, func(_ string, shape []int) ([]float32, error) {
 			out := make([]float32, tensor.Len(shape))
 			for i := range out {

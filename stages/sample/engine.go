@@ -52,6 +52,9 @@ type Request struct {
 	Further int
 	// Salt tells apart prompts that share no pages though they begin alike.
 	Salt string
+	// Share is for whom it is computed: while requests of several wait, each is let in by how few tokens have been
+	// computed for it.
+	Share string
 	// Emit takes each token as it is drawn, also one of Stop, which ends the answer; it returns false to
 	// end the answer itself. It is called by whoever calls Step.
 	Emit func(t Token) bool
@@ -148,6 +151,7 @@ type Engine struct {
 	pages   *pages
 	running []*sequence
 	waiting []*sequence
+	shares  shares
 	traces  map[shape]*grad.Trace
 	draw    []drawer // of each thread
 	ahead   proposer // nil where nothing is proposed
@@ -158,6 +162,7 @@ type Engine struct {
 // Stats are what an engine has done and holds.
 type Stats struct {
 	Running, Waiting int
+	WaitingTokens    int // of those that wait, prompts and what was drawn
 	PagesUsed, Pages int
 	Prompt, Drawn    int64 // tokens
 	Shared           int64 // prompt tokens that were found in pages
@@ -196,7 +201,7 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 			}
 		}
 	}
-	e := &Engine{g: g, o: o, pages: newPages(o.Pages), traces: map[shape]*grad.Trace{},
+	e := &Engine{g: g, o: o, pages: newPages(o.Pages), shares: shares{}, traces: map[shape]*grad.Trace{},
 		draw: make([]drawer, 1), pool: map[string]*tensor.Tensor{}}
 	e.changes = make([]uint64, e.slots())
 	var err error
@@ -272,6 +277,7 @@ func (e *Engine) Submit(r *Request) error {
 		r.Done(EndLength)
 		return nil
 	}
+	e.shares.enter(r.Share, e.running, e.waiting)
 	e.waiting = append(e.waiting, s)
 	return nil
 }
@@ -340,6 +346,9 @@ func (e *Engine) Stats() Stats {
 	s := e.stats
 	s.Running, s.Waiting, s.PagesUsed, s.Pages, s.Traces = len(e.running), len(e.waiting), e.pages.used(),
 		len(e.pages.refs), len(e.traces)
+	for _, w := range e.waiting {
+		s.WaitingTokens += len(w.tokens)
+	}
 	return s
 }
 
@@ -385,6 +394,7 @@ func (e *Engine) Step() error {
 		logits, err = e.compute(b)
 	}
 	if err == nil {
+		e.shares.count(b.parts)
 		e.emit(b, logits)
 	}
 	if err != nil {
@@ -403,6 +413,7 @@ func (e *Engine) Step() error {
 // waits for it, to share its pages.
 func (e *Engine) admit() {
 	var left []*sequence
+	e.waiting = e.shares.order(e.waiting)
 	for i, s := range e.waiting {
 		if len(e.running) >= e.o.Running || len(e.pages.free) == 0 {
 			left = append(left, e.waiting[i:]...)

@@ -70,7 +70,7 @@ func (s *Scorer) ScoreTokens(ids []int32) (float64, error) {
 
 // Tells says whether a model of rewards has the tokens of the model that it judges.
 func (m *Trained) Tells(tok *token.Tokenizer) error {
-	return m.speaksAs(tok, "the model that is judged")
+	return m.SpeaksAs(tok, "the model that is judged")
 }
 
 // reward_model: the score that a model of one's own gives.

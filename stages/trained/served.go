@@ -40,7 +40,7 @@ func (m *Trained) Engine(d tensor.DType, o sample.EngineOptions, draft *Trained)
 		return nil, nil, err
 	}
 	if draft != nil {
-		if err = m.speaksAs(draft.Tokenizer, "the draft model"); err == nil {
+		if err = m.SpeaksAs(draft.Tokenizer, "the draft model"); err == nil {
 			o.Draft, err = draft.Generator(b, d)
 		}
 	}
@@ -79,8 +79,8 @@ func (m *Trained) engineOf(g *sample.Generator, o sample.EngineOptions) (*sample
 	return e, err
 }
 
-// speaksAs refuses another model, whose name is given, where its numbers of tokens stand for others.
-func (m *Trained) speaksAs(b *token.Tokenizer, whose string) error {
+// SpeaksAs refuses another model, whose name is given, where its numbers of tokens stand for others.
+func (m *Trained) SpeaksAs(b *token.Tokenizer, whose string) error {
 	a := m.Tokenizer
 	for id := range int32(max(a.VocabSize(), b.VocabSize())) {
 		x, _ := a.Token(id)

@@ -20,7 +20,7 @@ var (
 	policyFlags = []string{"prompt", "robot", "replicas", "batch", "clients", "message-bytes", "slow", "denoise-steps",
 		"join", "encoders"}
 	textFlags = []string{"pages", "context", "step-tokens", "running", "precision", "draft", "ahead", "train", "drain", "pairs", "beside", "batches",
-		"reasoning-parser"}
+		"reasoning-parser", "keys", "queue-tokens", "follow"}
 )
 
 // bindPolicy declares the flags of policies.

@@ -58,6 +58,7 @@ func Command() *cobra.Command {
 	beside := bindPage(c, &o)
 	cert := f.String("tls-cert", "", "PEM file of the server's certificate, for TLS")
 	key := f.String("tls-key", "", "PEM file of the certificate's key")
+	follow := f.Bool("follow", false, "answers begin with newer checkpoints of the run as they are saved; those under way end with the weights that they began with")
 	cli.OnProcessor(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var ok bool
@@ -65,13 +66,13 @@ func Command() *cobra.Command {
 			return exit.Usagef("serve: --precision is fp32 or bf16")
 		}
 		if o.Engine.Pages < 1 || o.Engine.Rows < 1 || o.Engine.Running < 1 || o.Queue < 1 || o.Engine.Context < 0 ||
-			o.Deadline <= 0 || o.Drain <= 0 || *port < 0 || *port > 65535 {
-			return exit.Usagef("serve: --pages, --step-tokens, --running, --queue, --deadline and --drain are above 0, --context is " +
+			o.Deadline <= 0 || o.Drain <= 0 || o.Tokens < 1 || *port < 0 || *port > 65535 {
+			return exit.Usagef("serve: --pages, --step-tokens, --running, --queue, --queue-tokens, --deadline and --drain are above 0, --context is " +
 				"not negative, and --port lies between 0 and 65535")
 		}
 		o.Token = os.Getenv(tokenVariable)
-		if ip := net.ParseIP(*host); o.Token == "" && *host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			return exit.Usagef("serve: other machines reach %s: set %s to a token that clients show as their API key",
+		if ip := net.ParseIP(*host); o.Token == "" && o.Keys == nil && *host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return exit.Usagef("serve: other machines reach %s: set %s to a token that clients show as their API key, or name a file of --keys",
 				*host, tokenVariable)
 		}
 		if known := append(serve.Thinkings(), "", "auto"); !slices.Contains(known, o.Reasoning) {
@@ -98,7 +99,7 @@ func Command() *cobra.Command {
 			return err
 		}
 		defer l.Close() //nolint:errcheck // the server closes it too
-		return run(c, args[0], *tokenizer, *draft, l, o, robots)
+		return run(c, source{args[0], *tokenizer, *draft, *follow}, l, o, robots)
 	}
 	return c
 }
@@ -114,6 +115,11 @@ func bindEngine(c *cobra.Command, o *serve.Options) *string {
 	f.IntVar(&o.Engine.Running, "running", 64, "answers at once")
 	f.IntVar(&o.Engine.Ahead, "ahead", 4, "tokens that --draft proposes at once")
 	f.IntVar(&o.Queue, "queue", 256, "answers that may wait; more are refused, with status 429 or a text")
+	f.Func("keys", "file of clients' keys, lines of NAME KEY: each client that waits has a fair share, by tokens", func(path string) (err error) {
+		o.Keys, err = serve.ReadKeys(path)
+		return err
+	})
+	f.IntVar(&o.Tokens, "queue-tokens", 1<<20, "tokens of answers that may wait; more are refused likewise, but one that waits alone is not")
 	f.DurationVar(&o.Deadline, "deadline", 10*time.Minute,
 		"time of a request, waiting included; of a policy 10s by default")
 	f.StringVar(&o.Reasoning, "reasoning-parser", "", "how thoughts are told from what is said, under reasoning of a message: auto by the "+
@@ -157,14 +163,23 @@ type serving struct {
 	URL   string `json:"url"`
 }
 
+// source is where a model is, and its draft; follow has newer checkpoints take its place.
+type source struct {
+	path, tokenizer, draft string
+	follow                 bool
+}
+
 // run serves until a signal comes.
-func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serve.Options,
-	robots policy.Options) error {
+func run(c *cobra.Command, from source, l net.Listener, o serve.Options, robots policy.Options) error {
 	var options []trained.Option
-	if o.Engine.Further = draft == ownDraft; o.Engine.Further {
-		options, draft = append(options, trained.Further), ""
+	if o.Engine.Further = from.draft == ownDraft; o.Engine.Further {
+		options, from.draft = append(options, trained.Further), ""
 	}
-	m, err := trained.Open(path, tokenizer, options...)
+	f, err := followed(from, o)
+	if err != nil {
+		return err
+	}
+	m, err := trained.Open(from.path, from.tokenizer, options...)
 	if err != nil {
 		return err
 	}
@@ -181,13 +196,13 @@ func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serv
 	if err := only(c, "no policy", policyFlags); err != nil {
 		return err
 	}
-	if draft != "" {
-		if o.Draft, err = trained.Open(draft, tokenizer); err != nil {
+	if from.draft != "" {
+		if o.Draft, err = trained.Open(from.draft, from.tokenizer); err != nil {
 			return fmt.Errorf("--draft: %w", err)
 		}
 		defer o.Draft.Close()
 	}
-	o.Processor = tokenizer
+	o.Processor = from.tokenizer
 	s, err := serve.New(m, o)
 	if err != nil {
 		return err
@@ -197,6 +212,7 @@ func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serv
 	}
 	machine.TightHeap() // what reading weights takes has gone
 	defer s.Close()
+	defer f.follow(c, s, options)()
 	if err := announce(c, serving{o.Name, fmt.Sprintf("%s://%s/v1", scheme(l, "http"), l.Addr())}); err != nil {
 		return err
 	}
