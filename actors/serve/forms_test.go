@@ -99,6 +99,24 @@ func TestForms(t *testing.T) {
 	}
 }
 
+// TestToolsUnknown: a call that must come needs no template that tells of tools, and one that may come does.
+func TestToolsUnknown(t *testing.T) {
+	_, url := serving(t, spells(t, "{% for m in messages %}{{ m['content'] }}{% endfor %}"), Options{})
+	for choice, want := range map[string]string{`"required"`: "get", `{"type": "function", "function": {"name": "get"}}`: "get", `"auto"`: ""} {
+		code, v := post(t, url+"/v1/chat/completions", `{"model": "words", "max_tokens": 90, "messages": [{"role": "user", "content": "c"}], "seed": 1,
+			"tools": [{"type": "function", "function": {"name": "get", "parameters": {"type": "object", "properties": {"x": {"type": "boolean"}},
+			"required": ["x"], "additionalProperties": false}}}], "tool_choice": `+choice+`}`)
+		if want == "" {
+			require.Equal(t, 400, code)
+			require.Contains(t, at(v, "error", "message"), "says nothing of tools")
+			continue
+		}
+		require.Equal(t, 200, code, v)
+		require.Equal(t, want, at(v, "choices", 0, "message", "tool_calls", 0, "function", "name"), v)
+		require.Regexp(t, `^\{\s*"x":\s*(true|false)\s*\}$`, at(v, "choices", 0, "message", "tool_calls", 0, "function", "arguments"))
+	}
+}
+
 // TestTools: a forced call has the tool's name and arguments of its schema; a tool that is not forced may be called or
 // not; answers and streams have calls as the openai client reads them, and conversations take them back.
 func TestTools(t *testing.T) {

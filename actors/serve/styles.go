@@ -75,6 +75,9 @@ var styles = []style{
 	{name: "Llama 3.1", told: []string{`"parameters": `}, calls: inObject("", "", "", "parameters"), key: "parameters", one: true},
 }
 
+// bare is a call alone, without any mark, of a model whose template tells of none.
+var bare = style{name: "a call alone", calls: inObject("", "", "", "arguments"), key: "arguments", one: true}
+
 // styleOf is how the model of a chat template writes calls.
 func styleOf(template string) (*style, error) {
 	for i := range styles {

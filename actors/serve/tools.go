@@ -65,7 +65,10 @@ func (s *Server) offered(b *chatBody) (*tools, error) {
 	t := &tools{}
 	var err error
 	if t.style, err = styleOf(s.template.ToolSource()); err != nil {
-		return nil, err
+		if choice.Type == "auto" {
+			return nil, err
+		}
+		t.style = &bare // a call that must come needs no template: its form is held, as vLLM holds it
 	}
 	if err := t.read(b.Tools); err != nil {
 		return nil, err
