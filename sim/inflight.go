@@ -41,6 +41,7 @@ type rest struct {
 	text   string
 	err    error
 	number uint64
+	body   actors.Payload // other than a Blob
 }
 
 const flightsPage = 1 << 10
@@ -65,16 +66,21 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 	f.action[0], f.action[2] = uint32(a.Kind), uint32(a.Micro)
 	f.action[1] = uint32(uint16(a.Stage)) | uint32(uint16(a.Chunk))<<16
 	f.with, f.job = 0, uint64(uint32(m.Comm))|uint64(uint32(m.Member))<<32
+	var body actors.Payload // of a protocol whose payloads are no sizes
 	if m.Payload != nil {
-		f.blob = m.Payload.(*Blob)
+		if b, sized := m.Payload.(*Blob); sized {
+			f.blob = b
+		} else {
+			body = m.Payload
+		}
 	}
 	if m.Job != 0 {
 		f.with, f.job = carriesJob, uint64(m.Job)
 	}
 	switch {
-	case m.Number != 0:
+	case m.Number != 0 || body != nil:
 		f.with |= carriesRest
-		f.rest = s.keep(rest{out: m.Out, values: m.Values, text: m.Text, err: m.Err, number: m.Number})
+		f.rest = s.keep(rest{out: m.Out, values: m.Values, text: m.Text, err: m.Err, number: m.Number, body: body})
 	case m.Out == nil && m.Values == nil && m.Text == "" && m.Err == nil:
 	case m.Kind == actors.Credit && len(m.Values) == 1:
 		f.with |= carriesCredit
@@ -138,6 +144,9 @@ func (s *Sim) unpack(i int32, m *actors.Message) (to actors.Ref) {
 	case f.with&carriesRest != 0:
 		x := &s.rests[f.rest]
 		m.Out, m.Values, m.Text, m.Err, m.Number = x.out, x.values, x.text, x.err, x.number
+		if x.body != nil {
+			m.Payload = x.body
+		}
 		*x = rest{}
 		s.restsUnused = append(s.restsUnused, f.rest)
 	}

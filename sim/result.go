@@ -54,6 +54,9 @@ func (s *Stall) Error() string {
 
 // stall follows the waits from the coordinator.
 func (s *Sim) stall() *Stall {
+	if len(s.l.Ranks) == 0 && s.cells[0].b.Waits().What == "" {
+		return nil
+	}
 	out, seen := &Stall{}, map[actors.Ref]int{}
 	for r := s.l.Coordinator; ; {
 		if first, again := seen[r]; again {

@@ -199,11 +199,29 @@ type Sim struct {
 	stood   uint64     // deliveries that those carried out stand for, beside themselves
 }
 
-// New prepares a run. The layout may be used by several runs one after the other.
-func New(l *Layout, p Prices, o Options) *Sim {
+// bare is a simulation without actors.
+func bare(l *Layout, p Prices, o Options) *Sim {
 	s := &Sim{l: l, p: p, o: o, timers: map[actors.Timer]bool{}, orders: map[uint64]int64{},
 		wires: map[wiresKey]*wires{}, rng: rand.New(rand.NewPCG(o.Seed, 0xda7a))}
 	s.ctx.s, s.q.s = s, s
+	return s
+}
+
+// Open prepares a world of actors of any protocol, which Add brings in: without a layout, ranks and devices. Of the
+// options those of ranks and Faults have no effect; Mutate and Late do. Result.Stall is nil where the first actor
+// waits for nobody when nothing more happens.
+func Open(o Options) *Sim { return bare(&Layout{Observer: actors.None}, Prices{}, o) }
+
+// Add brings an actor into a world that is not run yet, under the number that is the next from 0 on.
+func (s *Sim) Add(name string, b actors.Behaviour) actors.Ref {
+	ref := s.add()
+	s.spawn(ref, name, b)
+	return ref
+}
+
+// New prepares a run. The layout may be used by several runs one after the other.
+func New(l *Layout, p Prices, o Options) *Sim {
+	s := bare(l, p, o)
 	most := max(l.Coordinator, l.Observer)
 	for _, r := range append(append([]actors.Ref{}, l.RankRefs...), l.LoaderRefs...) {
 		most = max(most, r)
