@@ -3,6 +3,9 @@ package rounds
 import (
 	"fmt"
 	"slices"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/pool"
 )
 
 // Task is a group of a round's answers of which a sampler draws a part.
@@ -12,20 +15,19 @@ type Task struct {
 	Group int // of the round's prompts
 }
 
-// OrderKind says what a sampler is to do.
-type OrderKind int
+// order is what a sampler is told of a task.
+func (t Task) order(kind actors.Kind, sampler uint32) actors.Message {
+	return actors.Message{Kind: kind, Epoch: sampler, Step: t.Publication, Values: []float64{float64(t.Publication),
+		float64(t.Round), float64(t.From), float64(t.To), float64(t.Group)}}
+}
 
-// The kinds of orders.
-const (
-	Load OrderKind = iota // take the weights of Order.Task.Publication; nothing is under way there
-	Draw                  // draw a task with the weights loaded last
-)
-
-// Order is what a Desk has somebody do.
-type Order struct {
-	Kind    OrderKind
-	Sampler int
-	Task    Task
+// TaskOf is the task of an order, or of its result, by their Values. Of others there is none that anybody has.
+func TaskOf(m *actors.Message) (t Task) {
+	v := m.Values
+	if len(v) != 5 {
+		return Task{Group: -1}
+	}
+	return Task{Part{int64(v[0]), int64(v[1]), int64(v[2]), int64(v[3])}, int(v[4])}
 }
 
 // seat is a sampler.
@@ -34,7 +36,8 @@ type seat struct {
 	tasks  []Task
 }
 
-// Desk hands tasks to samplers. Its methods are for one goroutine, and tell what is to be done in order.
+// Desk hands tasks to samplers: a pool's desk, whose Ask makes the publication Step. Load has a sampler take the weights
+// of Step, where it has nothing under way, and Task draw with them; TaskOf tells what. Its methods are for one goroutine.
 type Desk struct {
 	s      Schedule
 	groups int // prompts of a round
@@ -43,8 +46,8 @@ type Desk struct {
 	published int64 // publications that are made
 	trained   int64 // rounds that are trained on
 	last      int64 // rounds to draw, 0 for any number
-	seats     map[int]*seat
-	order     []int           // samplers, by when they came
+	seats     map[uint32]*seat
+	order     []uint32        // samplers, by when they came
 	waiting   []Task          // that nobody draws, in order of publications and rounds
 	left      map[int64]int   // groups with their parts that are not drawn, of rounds that are begun
 	late      map[int64]int64 // the publication that draws a round whole, of those that nobody had
@@ -54,7 +57,7 @@ type Desk struct {
 // NewDesk is the desk of a run that begins: of a schedule, rounds of so many groups, samplers that have so
 // many tasks at once, and so many rounds in all (0 for any number).
 func NewDesk(s Schedule, groups, hold int, rounds int64) *Desk {
-	return &Desk{s: s, groups: groups, hold: max(1, hold), last: rounds, seats: map[int]*seat{},
+	return &Desk{s: s, groups: groups, hold: max(1, hold), last: rounds, seats: map[uint32]*seat{},
 		left: map[int64]int{}, late: map[int64]int64{}, open: map[Task]bool{}}
 }
 
@@ -98,7 +101,7 @@ func (d *Desk) Work(publication int64) (out []Part) {
 }
 
 // Join brings a sampler in, under a number that no other had.
-func (d *Desk) Join(sampler int) []Order {
+func (d *Desk) Join(sampler uint32) []actors.Message {
 	if d.seats[sampler] != nil {
 		panic(fmt.Sprintf("rounds: sampler %d comes twice", sampler))
 	}
@@ -108,24 +111,21 @@ func (d *Desk) Join(sampler int) []Order {
 }
 
 // Lose takes a sampler out: its tasks go to others, as they were. One that is gone is not lost again.
-func (d *Desk) Lose(sampler int) []Order {
+func (d *Desk) Lose(sampler uint32, _ actors.Time, _ *actors.Message) []actors.Message {
 	s := d.seats[sampler]
 	if s == nil {
 		return nil
 	}
 	delete(d.seats, sampler)
-	d.order = slices.DeleteFunc(d.order, func(k int) bool { return k == sampler })
+	d.order = slices.DeleteFunc(d.order, func(k uint32) bool { return k == sampler })
 	d.waiting = append(slices.Clone(s.tasks), d.waiting...)
 	slices.SortStableFunc(d.waiting, inOrder)
 	return d.deal()
 }
 
-// Published is how many publications are made.
-func (d *Desk) Published() int64 { return d.published }
-
 // Publish says that the weights behind round Publication-1 can be had. It is the trainer's credit for what
 // they draw. A publication that was made before is made again after a run went back, and changes nothing.
-func (d *Desk) Publish(publication int64) []Order {
+func (d *Desk) Publish(publication int64) []actors.Message {
 	switch {
 	case publication < d.published:
 		return nil
@@ -148,10 +148,10 @@ func (d *Desk) Publish(publication int64) []Order {
 	return d.deal()
 }
 
-// Drawn says that a sampler has done a task, and reports whether it counts: what comes from a sampler that
-// was lost, or comes twice, does not.
-func (d *Desk) Drawn(sampler int, t Task) (counts bool, orders []Order) {
-	s := d.seats[sampler]
+// Result reports whether a task that a sampler has done counts: what comes from a sampler that was lost, or comes
+// twice, does not.
+func (d *Desk) Result(sampler uint32, m *actors.Message) (counts bool, out []actors.Message) {
+	s, t := d.seats[sampler], TaskOf(m)
 	if s == nil {
 		return false, nil
 	}
@@ -164,6 +164,17 @@ func (d *Desk) Drawn(sampler int, t Task) (counts bool, orders []Order) {
 	d.left[t.Round]--
 	return true, d.deal()
 }
+
+// Tell implements pool.Desk.
+func (d *Desk) Tell(_ actors.Time, m *actors.Message) []actors.Message {
+	if m.Kind != pool.Ask {
+		return nil
+	}
+	return d.Publish(m.Step)
+}
+
+// Shut implements pool.Desk: others draw what nobody draws in a place.
+func (*Desk) Shut(error) []actors.Message { return nil }
 
 // Complete reports whether all answers of a round are drawn.
 func (d *Desk) Complete(round int64) bool { n, begun := d.left[round]; return begun && n == 0 }
@@ -211,24 +222,24 @@ func inOrder(a, b Task) int {
 
 // deal gives waiting tasks to samplers with room. A part of an answer waits for the one before it, and a
 // sampler takes other weights when it has nothing under way.
-func (d *Desk) deal() (out []Order) {
+func (d *Desk) deal() (out []actors.Message) {
 	for i := 0; i < len(d.waiting); {
 		t := d.waiting[i]
 		if !d.ready(t) {
 			i++
 			continue
 		}
-		k := d.best(t)
-		if k < 0 {
+		k, found := d.best(t)
+		if !found {
 			break // the oldest first: what comes later does not overtake it
 		}
 		s := d.seats[k]
 		if s.loaded != t.Publication {
 			s.loaded = t.Publication
-			out = append(out, Order{Load, k, t})
+			out = append(out, t.order(pool.Load, k))
 		}
 		s.tasks = append(s.tasks, t)
-		out = append(out, Order{Draw, k, t})
+		out = append(out, t.order(pool.Task, k))
 		d.waiting = slices.Delete(d.waiting, i, i+1)
 	}
 	return out
@@ -248,18 +259,18 @@ func (d *Desk) ready(t Task) bool {
 }
 
 // best is the sampler that takes a task: one that has its weights, with the fewest tasks; else one with
-// nothing under way; -1 for none.
-func (d *Desk) best(t Task) int {
-	best, least := -1, d.hold
+// nothing under way.
+func (d *Desk) best(t Task) (best uint32, found bool) {
+	least := d.hold
 	for _, k := range d.order {
 		if s := d.seats[k]; s.loaded == t.Publication && len(s.tasks) < least {
-			best, least = k, len(s.tasks)
+			best, least, found = k, len(s.tasks), true
 		}
 	}
 	for _, k := range d.order {
-		if s := d.seats[k]; s.loaded != t.Publication && len(s.tasks) == 0 && (best < 0 || least > 0) {
-			return k
+		if s := d.seats[k]; s.loaded != t.Publication && len(s.tasks) == 0 && (!found || least > 0) {
+			return k, true
 		}
 	}
-	return best
+	return best, found
 }

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/pool"
 )
 
 // TestSchedules: every schedule draws each token once, by weights that are not too old where it is trained
@@ -58,31 +61,35 @@ func written(s Schedule) string {
 func TestDesk(t *testing.T) {
 	d := NewDesk(Schedule{Staleness: 1, Updates: 1}, 2, 2, 3)
 	require.Empty(t, d.Join(7))
+	drawn := func(n uint32, t Task) (bool, []actors.Message) {
+		m := t.order(pool.Result, n)
+		return d.Result(n, &m)
+	}
 	task := func(p, r int64, g int) Task { return Task{Part{Publication: p, Round: r}, g} }
-	require.Equal(t, []Order{{Load, 7, task(0, 0, 0)}, {Draw, 7, task(0, 0, 0)}, {Draw, 7, task(0, 0,
-		1)}}, d.Publish(0))
-	require.Equal(t, []Order{{Load, 8, task(0, 1, 0)}, {Draw, 8, task(0, 1, 0)}, {Draw, 8, task(0, 1,
-		1)}}, d.Join(8))
-	counts, orders := d.Drawn(7, task(0, 0, 0))
+	require.Equal(t, []actors.Message{task(0, 0, 0).order(pool.Load, 7), task(0, 0, 0).order(pool.Task, 7), task(0, 0,
+		1).order(pool.Task, 7)}, d.Publish(0))
+	require.Equal(t, []actors.Message{task(0, 1, 0).order(pool.Load, 8), task(0, 1, 0).order(pool.Task, 8), task(0, 1,
+		1).order(pool.Task, 8)}, d.Join(8))
+	counts, orders := drawn(7, task(0, 0, 0))
 	require.True(t, counts)
 	require.Empty(t, orders)
 	require.False(t, d.Complete(0))
-	require.Empty(t, d.Lose(7), "the other has no room")
-	counts, _ = d.Drawn(7, task(0, 0, 1))
+	require.Empty(t, d.Lose(7, 0, nil), "the other has no room")
+	counts, _ = drawn(7, task(0, 0, 1))
 	require.False(t, counts, "it was taken for dead")
-	_, orders = d.Drawn(8, task(0, 1, 1))
-	require.Equal(t, []Order{{Draw, 8, task(0, 0, 1)}}, orders)
-	counts, _ = d.Drawn(8, task(0, 1, 1))
+	_, orders = drawn(8, task(0, 1, 1))
+	require.Equal(t, []actors.Message{task(0, 0, 1).order(pool.Task, 8)}, orders)
+	counts, _ = drawn(8, task(0, 1, 1))
 	require.False(t, counts, "it comes twice")
-	d.Drawn(8, task(0, 0, 1))
+	drawn(8, task(0, 0, 1))
 	require.True(t, d.Complete(0))
 	require.False(t, d.Worked(0))
 	d.Trained(0)
 	require.Empty(t, d.Publish(1), "it has other weights, and a task under way")
 	require.Equal(t, int64(0), d.Needed())
-	_, orders = d.Drawn(8, task(0, 1, 0))
-	require.Equal(t, []Order{{Load, 8, task(1, 2, 0)}, {Draw, 8, task(1, 2, 0)}, {Draw, 8, task(1, 2,
-		1)}}, orders)
+	_, orders = drawn(8, task(0, 1, 0))
+	require.Equal(t, []actors.Message{task(1, 2, 0).order(pool.Load, 8), task(1, 2, 0).order(pool.Task, 8), task(1, 2,
+		1).order(pool.Task, 8)}, orders)
 	require.Equal(t, int64(1), d.Needed())
 	require.True(t, d.Worked(0))
 	require.Empty(t, d.Publish(1), "made before")

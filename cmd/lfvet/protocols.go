@@ -11,10 +11,10 @@ import (
 // protocolDirs hold behaviours and what runs them in virtual time: they see the world through actors.Context
 // and nothing else.
 var protocolDirs = []string{"actors/core", "sim", "sim/heads", "actors/cluster/head/decide",
-	"actors/cluster/agent/decide", "actors/rounds", "sim/rollouts"}
+	"actors/cluster/agent/decide", "actors/pool", "actors/rounds", "sim/rollouts"}
 
 // timedDirs are those of protocolDirs that know dates and durations as values, which come in from outside.
-var timedDirs = []string{"sim/heads", "actors/cluster/head/decide", "actors/cluster/agent/decide"}
+var timedDirs = []string{"sim/heads", "actors/pool", "actors/cluster/head/decide", "actors/cluster/agent/decide"}
 
 // clockNames are what package time has of the world: clocks, timers and the place of the machine.
 var clockNames = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker",

@@ -5,22 +5,27 @@ import (
 	"slices"
 )
 
+// discarded is what comes of it: the lengths of answers, and the greatest age of one that is trained on.
+type discarded struct {
+	Age            int64
+	Drawn, Trained []float64
+}
+
 // discarding simulates, on a world's samplers and lengths and without faults, what peers do that bound age by
 // dropping: Staleness+1 rounds of groups are under way at all times, the trainer takes those that end first,
 // and one that is older than Staleness publications when it would be taken is dropped, and another prompt
 // drawn in its place. Slow groups, which are long ones, are then missing from what is trained on.
-func discarding(w World) Result {
-	s := &world{World: w}
+func discarding(w World) discarded {
 	type flight struct {
 		index, version int64
 		end            float64
 	}
 	var under []flight
-	var out Result
+	var out discarded
 	next, now := int64(0), 0.0
 	group := func(i int64) (most float64) {
 		for k := range w.Each {
-			most = max(most, s.length(i, 0, k))
+			most = max(most, w.length(i, 0, k))
 		}
 		return most
 	}
@@ -39,7 +44,7 @@ func discarding(w World) Result {
 			f := under[first]
 			under = slices.Delete(under, first, first+1)
 			for k := range w.Each {
-				out.Drawn = append(out.Drawn, s.length(f.index, 0, k))
+				out.Drawn = append(out.Drawn, w.length(f.index, 0, k))
 			}
 			if round-f.version > w.Schedule.Staleness {
 				continue // too old: dropped
@@ -48,7 +53,7 @@ func discarding(w World) Result {
 			taken++
 			out.Age = max(out.Age, round-f.version)
 			for k := range w.Each {
-				out.Trained = append(out.Trained, s.length(f.index, 0, k))
+				out.Trained = append(out.Trained, w.length(f.index, 0, k))
 			}
 		}
 		now += w.Train
@@ -56,13 +61,12 @@ func discarding(w World) Result {
 			old := round+1-f.version > w.Schedule.Staleness
 			for k := range w.Each {
 				if old {
-					out.Drawn = append(out.Drawn, s.length(f.index, 0, k))
+					out.Drawn = append(out.Drawn, w.length(f.index, 0, k))
 				}
 			}
 			return old
 		})
 	}
-	out.Time, out.Step = now, now/math.Max(1, float64(w.Rounds))
 	return out
 }
 

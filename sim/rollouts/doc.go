@@ -1,6 +1,5 @@
-// Package rollouts runs the desk of a run that learns from answers (actors/rounds) in virtual time: samplers
-// that are slow, die, hang and say things twice, a trainer, and what weights take to travel. Run gives what a
-// step takes, and holds every step to the promises of package rounds.
+// Package rollouts gives the times of a run that learns from answers: a trainer, samplers and the pool that hands
+// tasks to them (actors/pool, actors/rounds) in virtual time. What samplers do wrong is for sim/pools.
 //
 // The same seed gives the same history.
 package rollouts

@@ -1,0 +1,91 @@
+package pools
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mutant is a fault planted in package pool, with the promises whose breach tells of it.
+type mutant struct{ name, promise, file, old, new string }
+
+var mutants = []mutant{
+	{"the tasks of a member that is lost are forgotten", "P-1|P-9", "queue.go",
+		"	q.waiting = slices.Insert(q.waiting, at, t)\n", ""},
+	{"what waits when the pool is over has no answer", "P-1", "queue.go",
+		"	for _, t := range q.waiting {\n", "	for _, t := range q.waiting[:0] {\n"},
+	{"a pool that is over takes tasks", "P-1", "queue.go", "if q.failed = err; err == nil {", "if err == nil {"},
+	{"who was lost still answers", "P-2|P-3|panic", "pool.go", "x.member == m.Epoch && (x.stage", "(x.stage"},
+	{"a member answers what another was asked", "P-2", "queue.go", "s.task == nil || s.task.m.Step != m.Step", "s.task == nil"},
+	{"what comes twice counts twice", "P-2|panic", "queue.go", "		return false, nil\n	}\n	if p",
+		"		return true, nil\n	}\n	if p"},
+	{"the next member begins before the one before it has ended", "P-3", "pool.go",
+		"	ctx.Send(x.ref, actors.Message{Kind: Leave, Epoch: x.member, Text: why})\n",
+		"	ctx.Send(x.ref, actors.Message{Kind: Leave, Epoch: x.member, Text: why})\n	defer p.join(ctx, x)\n"},
+	{"nobody looks at a member again", "P-4", "pool.go", "		p.arm(ctx, x)\n		return\n", "		return\n"},
+	{"a member that lives may hold its task for ever", "P-4", "pool.go", "p.o.Longest > 0 && t < at", "false"},
+	{"a task is given up too soon", "P-5", "queue.go", "t.lost >= q.Most", "t.lost+1 >= q.Most"},
+	{"a task is given up too late", "P-5", "queue.go", "t.lost >= q.Most", "t.lost > q.Most"},
+	{"a place has a member too many", "P-6", "pool.go", "x.vain >= p.o.Tries", "x.vain > p.o.Tries"},
+	{"a result does not count for its place", "P-6", "pool.go", "x.vain, x.result = 0, ctx.Now()", "x.result = ctx.Now()"},
+	{"a pool is over before its last place is", "P-6", "pool.go", "		if !p.some(resting, vacant, alive, leaving) {\n", "		if !p.some(vacant, alive, leaving) {\n"},
+	{"words do not count, results do", "P-7", "pool.go", "if x.said, x.heard = ctx.Now(), true; m.Kind", "if x.heard = true; m.Kind"},
+	{"time without tasks counts", "P-7", "pool.go", "x.said, x.result = ctx.Now(), ctx.Now()", "x.said = ctx.Now()"},
+	{"weights are not given", "P-8", "../rounds/desk.go", "			out = append(out, t.order(pool.Load, k))\n", ""},
+	{"a member that has a result rests", "P-9|P-1", "queue.go", "	return true, q.deal()\n", "	return true, nil\n"},
+	{"a task that was lost goes to anybody", "P-9", "queue.go", "	if t.lost > 0 {\n", "	if t.lost > 99 {\n"},
+	{"a closed place is waited for", "P-1|P-9", "queue.go", "	q.Places--\n", ""},
+	{"a place does not come back from its rest", "P-1|P-10|P-9", "pool.go", "		ctx.After(pause, p.at(x))\n", ""},
+	{"a round begins a publication before its credit", "P-8|panic", "../rounds/schedule.go",
+		"return max(0, round-s.Staleness)", "return max(0, round-s.Staleness-1)"},
+	{"a lost task is forgotten", "P-10|panic", "../rounds/desk.go",
+		"	d.waiting = append(slices.Clone(s.tasks), d.waiting...)\n", ""},
+	{"a result that comes twice counts twice", "P-2|panic", "../rounds/desk.go",
+		"	if i < 0 {\n		return false, nil\n	}\n	s.tasks = slices.Delete(s.tasks, i, i+1)\n",
+		"	if i >= 0 {\n		s.tasks = slices.Delete(s.tasks, i, i+1)\n	}\n"},
+	{"a part does not wait for the one before it", "P-2", "../rounds/desk.go", "		if !d.ready(t) {", "		if false {"},
+	{"a round is trained on before its last answer", "P-1|panic", "../rounds/desk.go", "return begun && n == 0",
+		"return begun && n <= 1"},
+	{"weights change under an answer", "P-8", "../rounds/desk.go", "s.loaded != t.Publication && len(s.tasks) == 0 &&",
+		"s.loaded != t.Publication &&"},
+}
+
+// TestMutants plants one fault after the other and runs the seeds against it: they must fail, and say which promise was
+// broken.
+func TestMutants(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	if !*long {
+		t.Logf("2 of %d planted faults: -long has the others", len(mutants))
+	}
+	for i, m := range mutants {
+		source := filepath.Join(root, "actors", "pool", m.file)
+		text, err := os.ReadFile(source)
+		require.NoError(t, err)
+		require.Equal(t, 1, strings.Count(string(text), m.old), "%s: %s must have exactly one %q", m.name, m.file, m.old)
+		if !*long && i%11 != 3 {
+			continue
+		}
+		dir := t.TempDir()
+		changed := filepath.Join(dir, filepath.Base(m.file))
+		require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o644))
+		overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{source: changed}})
+		require.NoError(t, err)
+		list := filepath.Join(dir, "overlay.json")
+		require.NoError(t, os.WriteFile(list, overlay, 0o644))
+		cmd := exec.Command("go", "test", "-overlay", list, "-count=1", "-run", "TestSeeds", ".")
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err, "%s: no test finds it", m.name)
+		found := false
+		for _, p := range strings.Split(m.promise, "|") {
+			found = found || strings.Contains(string(out), ": "+p+": ")
+		}
+		require.True(t, found, "%s: found by something else than %s:\n%s", m.name, m.promise, out)
+		t.Logf("%s: found", m.name)
+	}
+}
