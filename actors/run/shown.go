@@ -16,7 +16,6 @@ import (
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/kernels/grad"
-	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/sample"
@@ -69,11 +68,17 @@ type evalPrompts struct {
 	sees  []*family.Images // by prompt; nil where there are no pictures
 	stops []int32
 
-	mu     sync.Mutex
-	ranks  []*host.Rank
-	pieces map[string][]rollout.Piece // of the weights, while show is under way
-	read   []int                      // replicas that have read the first batch of the newest evaluation
-	drawn  [][]trained.Shown          // of evaluations that were not reported yet, the oldest first
+	mu    sync.Mutex
+	ranks []*host.Rank
+	of    map[string][]region // of the weights by parameter, while show is under way
+	read  []int               // replicas that have read the first batch of the newest evaluation
+	drawn [][]trained.Shown   // of evaluations that were not reported yet, the oldest first
+}
+
+// region is a part of a parameter.
+type region struct {
+	box [][2]int
+	v   []float32
 }
 
 // openShown readies train.eval_prompts, as the model's task shows it.
@@ -167,12 +172,10 @@ func (x *evalPrompts) write(r *Run, m *trained.Trained, fault func(why, try stri
 
 // fill gives parameters as the ranks have them.
 func (x *evalPrompts) fill(p *grad.Param, _ family.Region, dst []float32) error {
-	for _, piece := range x.pieces[p.Name] {
-		v := make([]float32, len(piece.Raw)/piece.DType.Size())
-		tensor.Widen(piece.DType, piece.Raw, v)
-		sample.Scatter(p.Shape, piece.Box, v, func(at int, row []float32) { copy(dst[at:], row) })
+	for _, part := range x.of[p.Name] {
+		sample.Scatter(p.Shape, part.box, part.v, func(at int, row []float32) { copy(dst[at:], row) })
 	}
-	if x.pieces[p.Name] == nil {
+	if x.of[p.Name] == nil {
 		return fmt.Errorf("no rank has %s", p.Name)
 	}
 	return nil
@@ -189,15 +192,19 @@ func (x *evalPrompts) draw(r *Run, replica int) error {
 	}
 	x.read = []int{replica}
 	if x.show != nil {
-		x.pieces = map[string][]rollout.Piece{}
-		for _, p := range rollout.Take(x.ranks).Pieces {
-			x.pieces[p.Name] = append(x.pieces[p.Name], p)
+		x.of = map[string][]region{}
+		var answers []trained.Shown
+		err := rollout.Take(x.ranks).Each(func(name string, box [][2]int, v []float32) error {
+			x.of[name] = append(x.of[name], region{box, v})
+			return nil
+		})
+		if err == nil {
+			answers, err = x.show()
 		}
-		answers, err := x.show()
 		if err != nil { // it does not end the run
 			answers = append(answers, trained.Shown{Prompt: "train.eval_prompts", Answer: "(" + err.Error() + ")"})
 		}
-		x.drawn, x.pieces = append(x.drawn, answers), nil
+		x.drawn, x.of = append(x.drawn, answers), nil
 		return nil
 	}
 	cfg := *r.cfg // an engine for these prompts, whatever answers the run itself draws

@@ -15,6 +15,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors"
 )
 
 // served is a server of OpenEnv's protocol whose environment counts what it is told; how it misbehaves, in
@@ -112,9 +114,10 @@ func TestOpenEnv(t *testing.T) {
 		url, sessions := served(t, "once-"+how)
 		o.URL = url
 		x := o.Talks(2, 10*time.Second)
+		all, turns := parties(x), 0
 		e, err := talked(x, 3, func() {
-			if w := x.idle[0]; how == "hangs" && w.said == 2 && sessions.Load() == 1 {
-				w.party.(*session).deadline = 10 * time.Millisecond // of the turn that hangs alone
+			if turns++; how == "hangs" && turns == 2 && sessions.Load() == 1 {
+				all.at(0).(*session).deadline = 10 * time.Millisecond // of the turn that hangs alone
 			}
 		})
 		require.NoError(t, err, how)
@@ -244,7 +247,7 @@ func TestOpenEnvFull(t *testing.T) {
 		}
 	}
 	other := o.Talks(4, time.Minute)
-	other.wait = 100 * time.Millisecond
+	other.desk.Wait = actors.Duration(100 * time.Millisecond)
 	defer other.Close()
 	_, err := other.Next(context.Background(), &Dialogue{Seed: 1})
 	require.ErrorContains(t, err, "Server at capacity (CAPACITY_REACHED); it is to take rollout.processes sessions")
@@ -257,7 +260,8 @@ func TestOpenEnvIdle(t *testing.T) {
 	o.URL = url + "/?token=x"
 	x := o.Talks(4, time.Minute)
 	defer x.Close()
-	for _, known := range []bool{false, true} {
+	began := parties(x)
+	for gone, known := range []bool{false, true} {
 		var all []*Dialogue
 		for range 4 {
 			e := &Dialogue{Record: map[string]json.RawMessage{"reset": json.RawMessage(`{"seed": 9007199254740993, "n": 1e21}`)}}
@@ -269,8 +273,8 @@ func TestOpenEnvIdle(t *testing.T) {
 			x.Leave(e)
 		}
 		closes()
-		for _, w := range x.idle { // what is known to have ended is not asked, and what is not is asked in vain
-			s := w.party.(*session)
+		for i := range 4 { // what is known to have ended is not asked, and what is not is asked in vain
+			s := began.at(4*gone + i).(*session)
 			<-s.gone
 			if !known {
 				s.gone = make(chan struct{})
@@ -279,7 +283,6 @@ func TestOpenEnvIdle(t *testing.T) {
 	}
 	_, err := x.Next(context.Background(), &Dialogue{})
 	require.NoError(t, err)
-	require.Len(t, x.idle, 1)
 	require.Equal(t, `{"type":"reset","data":{"n":1e21,"seed":9007199254740993}}`, resets()[0])
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors"
 )
 
 // answers is the program of an environment of texts: it says how often it was told something, and what
@@ -82,6 +84,33 @@ func talks(t *testing.T, how string, processes int, deadline time.Duration) *Tal
 	return x
 }
 
+// began are the processes that Talks began.
+type began struct {
+	mu  sync.Mutex
+	all []party
+}
+
+func (b *began) at(i int) party {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all[i]
+}
+
+// parties keeps the processes that begin from now on.
+func parties(x *Talks) *began {
+	b, begin := &began{}, x.begin
+	x.begin = func(ctx context.Context) (party, error) {
+		p, err := begin(ctx)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if err == nil {
+			b.all = append(b.all, p)
+		}
+		return p, err
+	}
+	return b
+}
+
 // talked brings an episode to its end.
 func talked(x *Talks, seed uint64, between func()) (*Dialogue, error) {
 	e := &Dialogue{Seed: seed}
@@ -119,9 +148,10 @@ func TestTalks(t *testing.T) {
 	for _, how := range []string{"dies", "hangs", "number", "none", "more", "sorry", "twice", "text",
 		"reward", "done", "null"} {
 		x := talks(t, "once-"+how, 2, wait)
+		all, turns := parties(x), 0
 		e, err := talked(x, 3, func() {
-			if w := x.idle[0]; how == "hangs" && w.said == 2 {
-				w.party.(*spoken).deadline = 10 * time.Millisecond // of the turn that hangs alone
+			if turns++; how == "hangs" && turns == 2 {
+				all.at(0).(*spoken).deadline = 10 * time.Millisecond // of the turn that hangs alone
 			}
 		})
 		require.NoError(t, err, how)
@@ -166,9 +196,6 @@ func TestTalksProcesses(t *testing.T) {
 		for _, e := range all {
 			x.Leave(e)
 		}
-		for _, w := range x.idle {
-			require.Nil(t, w.at)
-		}
 	}
 	b, err := os.ReadFile(log)
 	require.NoError(t, err)
@@ -176,6 +203,7 @@ func TestTalksProcesses(t *testing.T) {
 
 	t.Setenv(worldEnv, "talk:hangs")
 	x = NewTalks([]string{os.Args[0]}, 1, time.Minute)
+	all := parties(x)
 	ctx, leave := context.WithCancel(context.Background())
 	e := &Dialogue{Seed: 3}
 	for len(e.Heard) < 2 {
@@ -183,20 +211,16 @@ func TestTalksProcesses(t *testing.T) {
 		require.NoError(t, err)
 		e.Told = append(e.Told, "on")
 	}
-	w := x.idle[0]
 	ended := make(chan error)
 	go func() {
 		_, err := x.Next(ctx, e)
 		ended <- err
 	}()
-	for busy := false; !busy; { // until it is asked
-		x.mu.Lock()
-		busy = len(x.idle) == 0
-		x.mu.Unlock()
+	for x.crew.Waits().For == actors.None { // until it is asked
 		runtime.Gosched()
 	}
 	leave()
 	x.Close()
-	require.True(t, w.party.(*spoken).ended)
+	require.True(t, all.at(0).(*spoken).ended)
 	require.ErrorIs(t, <-ended, context.Canceled)
 }

@@ -3,12 +3,15 @@ package rollout
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
-	"github.com/lfactor/lfactor/actors/rounds"
+	"github.com/lfactor/lfactor/actors/host/links"
+	"github.com/lfactor/lfactor/actors/pool"
 	"github.com/lfactor/lfactor/actors/world"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
@@ -20,24 +23,16 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// sampler draws answers for a run. What it is told it does in order, and none of it waits.
-type sampler interface {
-	load(w *Weights)
-	draw(t rounds.Task, all []draft)
-	// again is asked when the sampler is lost, and reports whether another takes its place.
-	again(why error) bool
-	close()
-}
-
 // draft is an answer that is drawn on, and then what was drawn of it: Answer and LogProbs are the new tokens alone.
 type draft struct {
 	Index    int
 	Seed     uint64
-	Prompt   []int32
-	Answer   []int32
-	LogProbs []float32
-	Values   []float32
-	Most     int // tokens of the answer
+	Prompt   []int32   `json:"-"`
+	Answer   []int32   `json:"-"`
+	LogProbs []float32 `json:"-"`
+	Values   []float32 `json:"-"`
+	Sizes    [4]int    // of these, where a message carries them
+	Most     int       // tokens of the answer
 	End      sample.End
 	// Record and Heard are of answers that an environment takes part in; Script is what it says where it is
 	// not asked, and ScriptFault why it says no more.
@@ -50,30 +45,22 @@ type draft struct {
 	ids        *world.Dialogue // that its process is in
 }
 
-// Weights are a model's parameters as ranks have them.
+// Weights are a model's parameters as ranks have them: regions by the names of parameters, and From, where in each of its
+// axes a region begins.
 type Weights struct {
-	Publication int64
-	Pieces      []Piece
-}
-
-// Piece is a region of a parameter: a range of each axis, and its numbers in rows.
-type Piece struct {
-	Name  string
-	Box   [][2]int
-	DType tensor.DType
-	Raw   []byte
+	*links.Pack
+	From []float64
 }
 
 // take copies the ranks' parameters, each region of each from the rank that saves it. Where ranks wait until
 // all is drawn with them, they are not copied.
-func (r *Source) take(n int64) *Weights {
-	r.mu.Lock()
+func (r *Source) take() *Weights {
+	r.table.Lock()
 	w := Take(r.ranks)
-	r.mu.Unlock()
-	w.Publication = n
+	r.table.Unlock()
 	if r.Plan.Staleness > 0 {
-		for i, x := range w.Pieces {
-			w.Pieces[i].Raw = bytes.Clone(x.Raw)
+		for i, t := range w.Tensors {
+			w.Tensors[i] = tensor.Over(t.DType, bytes.Clone(t.Bytes()), t.Shape...)
 		}
 	}
 	return w
@@ -81,36 +68,38 @@ func (r *Source) take(n int64) *Weights {
 
 // Take are the ranks' parameters, which are not copied.
 func Take(ranks []*host.Rank) *Weights {
-	w := &Weights{}
+	w := &Weights{Pack: links.NewPack(nil)}
 	for _, rank := range ranks {
 		for _, p := range rank.Parts() {
-			if x, ok := pieceOf(p); ok {
-				w.Pieces = append(w.Pieces, x)
-			}
+			w.add(p)
 		}
 	}
 	return w
 }
 
-// pieceOf is a rank's part of a parameter, without a copy; one in few bits as the numbers that products have of it.
-func pieceOf(p host.Part) (Piece, bool) {
+// add takes a rank's part of a parameter, without a copy; one in few bits as the numbers that products have of it.
+func (w *Weights) add(p host.Part) {
 	packed := strings.HasPrefix(p.Kind, checkpoint.PackedPrefix)
 	if p.Kind != "param" && !packed {
-		return Piece{}, false
+		return
 	}
-	box := p.Region.Intervals(p.Param)
-	for _, x := range box {
+	var shape []int
+	var from []float64
+	for _, x := range p.Region.Intervals(p.Param) {
 		if x[1] <= x[0] {
-			return Piece{}, false // padding
+			return // padding
 		}
+		shape, from = append(shape, x[1]-x[0]), append(from, float64(x[0]))
 	}
-	rows := p.Tensor.RowSlice(p.Row, p.Row+box[0][1]-box[0][0])
+	rows := p.Tensor.RowSlice(p.Row, p.Row+shape[0])
 	defer rows.Release()
-	if !packed {
-		return Piece{p.Param.Name, box, rows.DType, rows.Bytes()}, true
+	w.Names, w.From = append(w.Names, p.Param.Name), append(w.From, from...)
+	if packed {
+		v := unpackedRows(p.Param.Packed, rows.Bytes(), p.Param.Columns())
+		w.Tensors = append(w.Tensors, tensor.Of(tensor.F32, v, shape...))
+		return
 	}
-	v := unpackedRows(p.Param.Packed, rows.Bytes(), p.Param.Columns())
-	return Piece{p.Param.Name, box, tensor.F32, tensor.Of(tensor.F32, v, len(v)).Bytes()}, true
+	w.Tensors = append(w.Tensors, tensor.Over(rows.DType, rows.Bytes(), shape...))
 }
 
 // Drawer is a model that draws answers.
@@ -222,24 +211,31 @@ func furtherOf(c *configs.Config, m *family.Model) (fill func(*grad.Param, famil
 	}, done, nil
 }
 
-// Load puts weights in. Nothing is under way.
-func (d *Drawer) Load(w *Weights) error {
-	for _, p := range w.Pieces {
-		n := 1
-		for _, x := range p.Box {
-			n *= x[1] - x[0]
+// Each gives the regions of parameters: a range of each axis, and its numbers.
+func (w *Weights) Each(take func(name string, box [][2]int, v []float32) error) error {
+	from := w.From
+	for i, t := range w.Tensors {
+		if len(from) < len(t.Shape) || i >= len(w.Names) {
+			return fmt.Errorf("weights of %d regions begin at %d numbers", len(w.Tensors), len(w.From))
 		}
-		if n*p.DType.Size() != len(p.Raw) {
-			return fmt.Errorf("%s %v has %d bytes in place of %d", p.Name, p.Box, len(p.Raw), n*p.DType.Size())
+		box := make([][2]int, len(t.Shape))
+		for k, n := range t.Shape {
+			box[k] = [2]int{int(from[k]), int(from[k]) + n}
 		}
-		v := make([]float32, n)
-		tensor.Widen(p.DType, p.Raw, v)
-		if err := d.Engine.Generator().Put(p.Name, p.Box, v); err != nil {
+		from = from[len(box):]
+		v := make([]float32, t.Len())
+		tensor.Widen(t.DType, t.Bytes(), v)
+		if err := take(w.Names[i], box, v); err != nil {
 			return err
 		}
 	}
-	d.Engine.Flush()
 	return nil
+}
+
+// Load puts weights in. Nothing is under way.
+func (d *Drawer) Load(w *Weights) error {
+	defer d.Engine.Flush()
+	return w.Each(d.Engine.Generator().Put)
 }
 
 // fill puts weights in from where a run's come from.
@@ -387,21 +383,14 @@ func (d *Drawer) Close() {
 	kernels.Close(d.backend)
 }
 
-// command is what a sampler is told.
-type command struct {
-	weights *Weights
-	task    rounds.Task
-	drafts  []draft
-}
-
-// work draws what commands say until they end.
-func (d *Drawer) work(commands <-chan command, drawn func(t rounds.Task, got []draft)) error {
+// work does what it is told until no more comes: takes weights, and draws tasks.
+func (d *Drawer) work(in <-chan actors.Message, say func(actors.Message)) error {
 	for {
-		var c command
+		var m actors.Message
 		var ok bool
 		if d.busy() {
 			select {
-			case c, ok = <-commands:
+			case m, ok = <-in:
 			default:
 				if err := d.step(); err != nil {
 					return err
@@ -409,25 +398,35 @@ func (d *Drawer) work(commands <-chan command, drawn func(t rounds.Task, got []d
 				continue
 			}
 		} else {
-			c, ok = <-commands
+			m, ok = <-in
 		}
-		switch {
-		case !ok:
+		if !ok {
 			return nil
-		case c.weights != nil:
-			if err := d.Load(c.weights); err != nil {
-				return err
-			}
-		default:
-			if err := d.submit(c.drafts, func(got []draft) { drawn(c.task, got) }); err != nil {
-				return err
-			}
+		}
+		if err := d.told(m, say); err != nil {
+			return err
 		}
 	}
 }
 
-// inProcess is a sampler in the process that trains.
-type inProcess struct{ commands chan command }
+// told does what a message says.
+func (d *Drawer) told(m actors.Message, say func(actors.Message)) error {
+	if m.Kind == pool.Load {
+		defer links.Release(m)
+		p, ok := m.Payload.(*links.Pack)
+		if !ok {
+			return errors.New("weights without numbers")
+		}
+		return d.Load(&Weights{p, m.Values})
+	}
+	all, err := unpacked(m)
+	if err != nil {
+		return err
+	}
+	return d.submit(all, func(got []draft) {
+		say(packed(actors.Message{Kind: pool.Result, Step: m.Step, Values: m.Values}, got))
+	})
+}
 
 // commandsMost bounds what a sampler is told before it answers: the weights of all publications that lie
 // ahead, with their tasks.
@@ -435,24 +434,3 @@ func (r *Source) commandsMost() int {
 	c := &r.Cfg.Run
 	return 2 + (c.Train.GlobalBatch+1)*(c.Rollout.Staleness+2)
 }
-
-// newInProcess makes a sampler of a drawer, which is the sampler's from then on.
-func newInProcess(r *Source, d *Drawer) func(number int) sampler {
-	return func(number int) sampler {
-		l := &inProcess{make(chan command, r.commandsMost())}
-		go func() {
-			err := d.work(l.commands, func(t rounds.Task, got []draft) { r.drawn(number, t, got) })
-			d.Close()
-			if err != nil {
-				r.lost(number, err)
-			}
-		}()
-		return l
-	}
-}
-
-func (l *inProcess) load(w *Weights)                 { l.commands <- command{weights: w} }
-func (l *inProcess) draw(t rounds.Task, all []draft) { l.commands <- command{task: t, drafts: all} }
-func (l *inProcess) again(error) bool                { return false }
-
-func (l *inProcess) close() { close(l.commands) }

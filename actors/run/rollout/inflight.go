@@ -22,20 +22,7 @@ const Section = "rollouts"
 // It waits until they are drawn, and leaves out what later weights have drawn of them meanwhile.
 func (r *Source) InFlight(step int64) []*Answer {
 	published := r.Plan.Round(step)
-	for {
-		r.table.Lock()
-		there, changed := r.desk.Worked(published) || r.failed != nil, r.changed
-		r.table.Unlock()
-		if there {
-			break
-		}
-		select {
-		case <-changed:
-			continue
-		case <-r.ctx.Done(): // what is missing will be drawn anew
-		}
-		break
-	}
+	_ = r.wait(r.ctx, func() bool { return r.desk.Worked(published) }) // or what is missing will be drawn anew
 	r.table.Lock()
 	defer r.table.Unlock()
 	var out []*Answer

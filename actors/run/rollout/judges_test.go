@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"encoding/gob"
 	"errors"
 	"io"
 	"os"
@@ -10,10 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/host/links"
+	"github.com/lfactor/lfactor/actors/pool"
 	"github.com/lfactor/lfactor/actors/reward"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/cpu"
@@ -21,34 +22,41 @@ import (
 )
 
 // judgesOf are judges that are goroutines: each has a pipe for what it is asked, and one for what it says.
-func judgesOf(t *testing.T, n int, serve func(place int, in *gob.Decoder, out *gob.Encoder)) (r *Source,
+func judgesOf(t *testing.T, n int, pause func(int) actors.Duration,
+	serve func(place int, l *line)) (r *Source,
 	alive *atomic.Int64) {
 	t.Helper()
 	c := &configs.Config{}
 	c.Run.Reward = configs.Reward{Kind: "model", Judges: n}
 	c.Run.Rollout = configs.Rollout{Group: n, Silence: 60}
-	r = &Source{Of: Of{Cfg: c, Say: func(string, ...any) {}}, loss: &objective.Loss{Policy: &objective.Policy{}}, launcher: &launcher{}}
+	r = &Source{Of: Of{Cfg: c, Say: func(string, ...any) {}}, loss: &objective.Loss{Policy: &objective.Policy{}}, launcher: &launcher{},
+		changed: make(chan struct{})}
+	r.launcher.of = &r.Of
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	t.Cleanup(r.cancel)
-	r.judges = newJudges(r, n)
-	r.reward, r.judges.pause = r.judges.judge, func(int) time.Duration { return 0 }
 	alive = &atomic.Int64{}
-	r.judges.begins = func(place int, _ ...string) (*workerProcess, error) {
+	r.launcher.begins = func(place int, _ ...string) (*workerProcess, error) {
 		in, asks := io.Pipe()
 		says, out := io.Pipe()
 		over := make(chan struct{})
 		alive.Add(1)
 		go func() {
 			defer close(over)
-			serve(place, gob.NewDecoder(in), gob.NewEncoder(out))
+			serve(place, newLine(in, out))
 			_, _ = in.Close(), out.Close() // of pipes, which give no errors
 		}()
 		end := func() { _, _ = in.Close(), out.Close() } // the same
-		return &workerProcess{name: "judge", in: asks, out: gob.NewDecoder(says), kill: end,
+		return &workerProcess{name: "judge", line: newLine(says, asks), kill: end,
 			close: func() { _ = says.Close() },
 			ended: func() string { <-over; alive.Add(-1); return "was killed" }}, nil
 	}
+	r.judges, r.reward = r.newJudges(n, pause), r.asks
 	return r, alive
+}
+
+// scored is an answer's score.
+func scored(q actors.Message, score float64) actors.Message {
+	return actors.Message{Kind: pool.Result, Step: q.Step, Values: []float64{score}}
 }
 
 // TestJudgesKilled: that all of many judges are killed at once takes no answer its reward.
@@ -57,18 +65,15 @@ func TestJudgesKilled(t *testing.T) {
 	var died sync.WaitGroup
 	died.Add(n)
 	var began [n + 1]atomic.Int64
-	r, alive := judgesOf(t, n, func(place int, in *gob.Decoder, out *gob.Encoder) {
+	r, alive := judgesOf(t, n, nil, func(place int, l *line) {
 		first := began[place].Add(1) == 1
-		var q question
-		for in.Decode(&q) == nil {
+		for q, err := l.hear(); err == nil; q, err = l.hear() {
 			if first {
 				died.Done()
 				return
 			}
 			died.Wait() // nothing is judged before all have gone
-			if out.Encode(verdict{Score: float64(q.Tokens[0])}) != nil {
-				return
-			}
+			l.says(scored(q, float64(q.Payload.(*links.Pack).Tensors[0].I32()[0])))
 		}
 	})
 	var all []*Answer
@@ -82,43 +87,42 @@ func TestJudgesKilled(t *testing.T) {
 	}
 	require.EqualValues(t, n, alive.Load())
 	r.cancel()
-	r.judges.close()
+	r.judges.Close()
 	require.Zero(t, alive.Load(), "judges that nobody has waited for")
 }
 
 // TestJudgesVain: a place in which judges only end is an error of the run, and none of its answers.
 func TestJudgesVain(t *testing.T) {
-	r, alive := judgesOf(t, 1, func(int, *gob.Decoder, *gob.Encoder) {})
+	r, alive := judgesOf(t, 1, nil, func(int, *line) {})
 	a := &Answer{Prompt: []int32{1}}
 	err := r.rewarded([]*Answer{a})
 	require.ErrorContains(t, err, "judging answers: judge judge was killed")
 	require.Empty(t, a.Fault)
 	require.Zero(t, alive.Load())
-	_, err = r.judges.judge(context.Background(), &reward.Answer{})
+	_, err = r.asks(context.Background(), &reward.Answer{})
 	require.Error(t, err)
-	r.judges.begins = func(int, ...string) (*workerProcess, error) { return nil, errors.New("no host") }
-	r.judges.over, r.judges.fail = context.WithCancelCause(r.ctx)
+	r.launcher.begins = func(int, ...string) (*workerProcess, error) { return nil, errors.New("no host") }
+	r.judges, r.failed = r.newJudges(1, nil), nil
 	require.ErrorContains(t, r.rewarded([]*Answer{a}), "judging answers: a judge: no host")
 	r.cancel()
 	require.ErrorIs(t, r.rewarded([]*Answer{a}), ErrLeft)
-	var sum time.Duration
+	var sum actors.Duration
 	for k := range samplerTries {
 		sum += judgePause(k)
 	}
-	require.Greater(t, sum, 20*time.Second)
+	require.Greater(t, sum, 20*actors.Second)
 }
 
 // TestJudgesDismissed: a judge that hears nothing is ended, and waited for, with the run.
 func TestJudgesDismissed(t *testing.T) {
-	r, alive := judgesOf(t, 1, func(_ int, in *gob.Decoder, out *gob.Encoder) {
-		var q question
-		_ = in.Decode(&q) // it is asked once
-		for out.Encode(verdict{Score: 1}) == nil {
+	r, alive := judgesOf(t, 1, nil, func(_ int, l *line) {
+		q, _ := l.hear() // it is asked once
+		for l.say(scored(q, 1)) == nil {
 		}
 	})
 	require.NoError(t, r.rewarded([]*Answer{{Prompt: []int32{1}}}))
 	r.cancel()
-	r.judges.close()
+	r.judges.Close()
 	require.Zero(t, alive.Load())
 }
 
@@ -147,9 +151,9 @@ func TestOurs(t *testing.T) {
 
 // TestUnlike: a worker process that computes with other instructions is refused with what is to be done.
 func TestUnlike(t *testing.T) {
-	require.NoError(t, hello{1, cpu.Level()}.unlike(cpu.Level()))
+	require.NoError(t, unlike(hello(1).Text, cpu.Level()))
 	require.Contains(t, cpu.Levels(), cpu.Level())
-	require.ErrorContains(t, hello{1, "avx2"}.unlike("avx512"), "computes with avx2, and the process that trains "+
+	require.ErrorContains(t, unlike("avx2", "avx512"), "computes with avx2, and the process that trains "+
 		"with avx512, which gives other bits: set LFACTOR_CPU")
 }
 

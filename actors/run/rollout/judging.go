@@ -96,8 +96,11 @@ func (r *Source) rewarded(all []*Answer) error {
 	if r.ctx.Err() != nil {
 		return ErrLeft
 	}
-	if err := r.judges.failed(); err != nil {
-		return err
+	r.table.Lock()
+	failed := r.failed // where nobody judges any more, answers are not at fault
+	r.table.Unlock()
+	if failed != nil {
+		return failed
 	}
 	for i, a := range all {
 		switch {

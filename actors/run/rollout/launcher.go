@@ -1,25 +1,27 @@
 package rollout
 
 import (
-	"bufio"
 	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/crew"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
-	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -39,48 +41,44 @@ type launcher struct {
 	of       *Of
 	over     context.Context // ends with the run
 	children *machine.Children
-	away     *away // where there is a fleet, else nil
+	// begins begins a process in a place: of those of a fleet its number, else any.
+	begins func(place int, env ...string) (*workerProcess, error)
+	edges  links.Transport // of a fleet's, nil where there is none
+	next   atomic.Int64    // number of the one that comes last
+	waits  sync.Map        // of channels for those that come, by these numbers
 }
 
-// newStaff readies it; close is to be called.
-func newLauncher(o *Of, over context.Context) (*launcher, error) {
-	s := &launcher{of: o, over: over, children: machine.NewChildren()}
-	if f := o.Fleet; f != nil {
-		var err error
-		if s.away, err = newAway(f); err != nil {
-			return nil, err
-		}
+// newLauncher readies it; close is to be called.
+func newLauncher(o *Of, over context.Context) (s *launcher, err error) {
+	s = &launcher{of: o, over: over, children: machine.NewChildren()}
+	if s.begins = s.here; o.Fleet == nil {
+		return s, nil
 	}
-	return s, nil
+	s.begins = s.there
+	if s.edges, err = o.Fleet.Transport(0); err == nil {
+		go s.accept()
+	}
+	return s, err
 }
 
 // close lets nobody come any more.
 func (s *launcher) close() {
-	if s != nil && s.away != nil {
-		s.away.close()
+	if s != nil && s.edges != nil {
+		_ = s.edges.Close() // nobody is to come
 	}
 }
 
 // workerProcess is one of them, as the process that trains has it.
 type workerProcess struct {
-	name  string // for people: "pid 4711"
-	in    io.WriteCloser
-	out   *gob.Decoder
+	name string // for people: "pid 4711"
+	*line
 	close func()        // ends what comes from it
 	kill  func()        // ends it
 	ended func() string // waits until it has ended, and says how
 }
 
-// begin begins a process in a place: of those of a fleet its number, else any.
-func (s *launcher) begin(place int, env ...string) (*workerProcess, error) {
-	if s.away != nil {
-		return s.there(place, env)
-	}
-	return s.here(env)
-}
-
 // here begins a process of this host.
-func (s *launcher) here(env []string) (*workerProcess, error) {
+func (s *launcher) here(_ int, env ...string) (*workerProcess, error) {
 	worker := s.of.Worker
 	cmd := exec.Command(worker[0], worker[1:]...)
 	cmd.Env = append(append(os.Environ(), envSampler+"=1"), env...)
@@ -100,7 +98,7 @@ func (s *launcher) here(env []string) (*workerProcess, error) {
 		return nil, errors.Join(err, out.Close())
 	}
 	s.children.Began(cmd.Process.Pid)
-	return &workerProcess{name: fmt.Sprintf("pid %d", cmd.Process.Pid), in: in, out: gob.NewDecoder(bufio.NewReader(out)),
+	return &workerProcess{name: fmt.Sprintf("pid %d", cmd.Process.Pid), line: newLine(out, in),
 		close: func() { _ = out.Close() },        // it is only read
 		kill:  func() { _ = cmd.Process.Kill() }, // it may have ended
 		ended: func() string {
@@ -109,18 +107,37 @@ func (s *launcher) here(env []string) (*workerProcess, error) {
 		}}, nil
 }
 
-// wire is what a worker process has of the one that trains.
-type wire struct {
-	told *gob.Decoder
-	mu   sync.Mutex
-	out  *gob.Encoder
-}
-
-// say tells the process that trains something. Where nobody listens any more, what is told ends as well.
-func (w *wire) say(x any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_ = w.out.Encode(x) // see above
+// member is the life of a worker process as a member of a pool: what it is told it does, and what it says counts.
+func (s *launcher) member(what string, env ...string) crew.Run {
+	return func(ctx context.Context, place int, in <-chan actors.Message, say func(actors.Message)) (int32, error) {
+		l, err := s.begins(place, env...)
+		if err != nil {
+			return 0, fmt.Errorf("a %s: %w", what, err)
+		}
+		s.of.Say("%s process: %s", strings.TrimSuffix(what, " process"), l.name)
+		end := func() { l.kill(); l.close() }
+		stop := context.AfterFunc(ctx, end)
+		defer stop()
+		go l.tell(ctx, in)
+		for x := (actors.Message{}); err == nil; {
+			if x, err = l.hear(); err == nil && x.Kind == actors.Failed {
+				end()
+				l.ended()
+				return 0, fmt.Errorf("%s %s: %w", what, l.name, x.Err)
+			} else if err == nil {
+				say(x)
+			}
+		}
+		why := ""
+		switch {
+		case ctx.Err() != nil:
+			why = fmt.Sprintf("%v (rollout.silence) and ", context.Cause(ctx))
+		case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, new(*net.OpError)):
+			why = fmt.Sprintf("said what is no reply (%v) and ", err)
+		}
+		end()
+		return 0, fmt.Errorf("%s %s %s%s", what, l.name, why, l.ended())
+	}
 }
 
 // Serve is a worker process, the one of a place: it draws or judges for a run that another process leads, until
@@ -132,8 +149,7 @@ func Serve(c *configs.Config, fleet Fleet, place int, names ...string) error {
 	}
 	ours(names...)
 	if fleet == nil {
-		return serve(c, &wire{told: gob.NewDecoder(bufio.NewReader(os.Stdin)),
-			out: gob.NewEncoder(os.NewFile(samplerReply, "replies"))})
+		return serve(c, newLine(os.Stdin, os.NewFile(samplerReply, "replies")))
 	}
 	number, err := strconv.Atoi(name)
 	if err != nil {
@@ -155,9 +171,9 @@ func Serve(c *configs.Config, fleet Fleet, place int, names ...string) error {
 		os.Exit(exit.Failed) // one that is stuck must not stay
 	}()
 	defer edge.Close() //nolint:errcheck // whoever listened may be gone
-	w := &wire{told: gob.NewDecoder(bufio.NewReader(edge)), out: gob.NewEncoder(flushing{edge})}
-	w.say(hello{number, cpu.Level()}) // before what takes long
-	return serve(c, w)
+	l := newLine(edge, edge)
+	l.says(hello(int64(number))) // before what takes long
+	return serve(c, l)
 }
 
 // works says that this process is a worker of a run, which its environment says no more.

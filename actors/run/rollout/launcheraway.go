@@ -1,16 +1,15 @@
 package rollout
 
 import (
-	"bufio"
 	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
+	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host/links"
+	"github.com/lfactor/lfactor/actors/pool"
 	"github.com/lfactor/lfactor/kernels/cpu"
 )
 
@@ -38,70 +37,43 @@ type Process interface {
 	Kill()
 }
 
-// away are processes of a fleet.
-type away struct {
-	fleet Fleet
-	edges links.Transport
-	mu    sync.Mutex
-	next  int                  // number of the next one that comes
-	waits map[int]chan *coming // by these numbers
-}
-
-// hello is the first that comes over an edge.
-type hello struct {
-	From  int
-	Level string // of instructions that it computes with
+// hello is the first that comes over an edge: the number of the process, and the instructions that it computes with.
+func hello(number int64) actors.Message {
+	return actors.Message{Kind: pool.Beat, Step: number, Text: cpu.Level()}
 }
 
 // unlike refuses one that computes with other instructions than this process: its sums have other orders, and
 // which worker process does what follows from time.
-func (h hello) unlike(level string) error {
-	if h.Level == level {
+func unlike(its, level string) error {
+	if its == level {
 		return nil
 	}
 	return fmt.Errorf("computes with %s, and the process that trains with %s, which gives other bits: set "+
-		"LFACTOR_CPU to what all hosts have (lfactor doctor)", h.Level, level)
+		"LFACTOR_CPU to what all hosts have (lfactor doctor)", its, level)
 }
 
 // coming is the edge of a process that has said who it is.
 type coming struct {
-	conn net.Conn
-	said *gob.Decoder
-	who  hello
+	*line
+	conn  net.Conn
+	level string // of instructions
 }
 
-// newAway takes edges.
-func newAway(f Fleet) (*away, error) {
-	edges, err := f.Transport(0)
-	if err != nil {
-		return nil, err
-	}
-	a := &away{fleet: f, edges: edges, waits: map[int]chan *coming{}}
-	go a.accept()
-	return a, nil
-}
-
-// close takes no more edges.
-func (a *away) close() { _ = a.edges.Close() } // nobody is to come
-
-// accept takes edges until close. Who does not say at once who it is, or is not waited for, is sent away.
-func (a *away) accept() {
+// accept takes edges until they are closed. Who does not say at once who it is, or is not waited for, is sent away.
+func (s *launcher) accept() {
 	for {
-		c, err := a.edges.Accept()
+		c, err := s.edges.Accept()
 		if err != nil {
 			return
 		}
 		go func() {
-			x := &coming{conn: c, said: gob.NewDecoder(bufio.NewReader(c))}
-			who := &x.who
+			x := &coming{line: newLine(c, c), conn: c}
 			_ = c.SetReadDeadline(time.Now().Add(goesWithin)) // a connection that takes none is read as it is
-			err := x.said.Decode(who)
+			who, err := x.hear()
+			x.level = who.Text
 			_ = c.SetReadDeadline(time.Time{}) // the same
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			if w := a.waits[who.From]; err == nil && w != nil {
-				delete(a.waits, who.From)
-				w <- x // there is room for one
+			if w, waits := s.waits.LoadAndDelete(who.Step); err == nil && waits {
+				w.(chan *coming) <- x // there is room for one
 				return
 			}
 			_ = c.Close() // it is of no use
@@ -109,29 +81,12 @@ func (a *away) accept() {
 	}
 }
 
-// expect waits for the edge of another process, which says the number.
-func (a *away) expect() (number int, comes <-chan *coming) {
-	w := make(chan *coming, 1)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.next++
-	a.waits[a.next] = w
-	return a.next, w
-}
-
-// forget waits for an edge no longer.
-func (a *away) forget(number int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.waits, number)
-}
-
 // there begins a process of the fleet, and waits for its edge.
-func (s *launcher) there(place int, env []string) (*workerProcess, error) {
-	a := s.away
-	number, comes := a.expect()
-	defer a.forget(number)
-	x, err := a.fleet.Begin(place, append([]string{fmt.Sprintf("%s=%d", envSampler, number)}, env...))
+func (s *launcher) there(place int, env ...string) (*workerProcess, error) {
+	number, comes := s.next.Add(1), make(chan *coming, 1)
+	s.waits.Store(number, comes)
+	defer s.waits.Delete(number)
+	x, err := s.of.Fleet.Begin(place, append([]string{fmt.Sprintf("%s=%d", envSampler, number)}, env...))
 	if err != nil {
 		return nil, err
 	}
@@ -149,12 +104,12 @@ func (s *launcher) there(place int, env []string) (*workerProcess, error) {
 	defer late.Stop()
 	select {
 	case c := <-comes:
-		if err = c.who.unlike(cpu.Level()); err != nil {
+		if err = unlike(c.level, cpu.Level()); err != nil {
 			err = errors.Join(fmt.Errorf("%s %w", x.Name(), err), c.conn.Close())
 			break
 		}
 		context.AfterFunc(gone, func() { _ = c.conn.Close() }) // a host that is lost closes nothing
-		return &workerProcess{name: x.Name(), in: flushing{c.conn}, out: c.said, kill: x.Kill,
+		return &workerProcess{name: x.Name(), line: c.line, kill: x.Kill,
 			close: func() { _ = c.conn.Close() }, // it was read
 			ended: func() string {
 				select {
@@ -173,16 +128,4 @@ func (s *launcher) there(place int, env []string) (*workerProcess, error) {
 	}
 	x.Kill()
 	return nil, err
-}
-
-// flushing sends each message as it is written.
-type flushing struct{ net.Conn }
-
-// Write implements io.Writer.
-func (f flushing) Write(b []byte) (int, error) {
-	n, err := f.Conn.Write(b)
-	if c, ok := f.Conn.(links.Flusher); ok && err == nil {
-		err = c.Flush()
-	}
-	return n, err
 }

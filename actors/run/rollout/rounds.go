@@ -1,11 +1,14 @@
 package rollout
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/pool"
 	"github.com/lfactor/lfactor/actors/rounds"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/family"
@@ -48,6 +51,7 @@ func (r *Source) begin() error {
 		return fmt.Errorf("the checkpoint has no answers of the steps %d to %d, which step %d goes on with",
 			r.Plan.First(now), r.Plan.First(now+1)-1, first)
 	}
+	r.published = published
 	r.desk.Resume(now, published, func(k int64) bool { return r.round[k] != nil })
 	return nil
 }
@@ -67,8 +71,8 @@ func (r *Source) Batches(step int64, dp int) ([]family.Microbatch, error) {
 			return nil, err
 		}
 	}
-	x, err := r.wait(func() (bool, *round) { return r.judged > n, r.round[n] })
-	if err != nil {
+	var x *round
+	if err := r.wait(r.left, func() bool { x = r.round[n]; return r.judged > n }); err != nil {
 		return nil, err
 	}
 	if x == nil {
@@ -77,23 +81,22 @@ func (r *Source) Batches(step int64, dp int) ([]family.Microbatch, error) {
 	return r.lay(step, dp, x)
 }
 
-// wait waits for something at the table.
-func (r *Source) wait(for_ func() (bool, *round)) (*round, error) {
+// wait waits for something at the table, for as long as somebody does.
+func (r *Source) wait(end context.Context, there func() bool) error {
 	for {
 		r.table.Lock()
-		there, x := for_()
-		failed, changed := r.failed, r.changed
+		over, failed, changed := there(), r.failed, r.changed
 		r.table.Unlock()
 		switch {
 		case failed != nil:
-			return nil, failed
-		case there:
-			return x, nil
+			return failed
+		case over:
+			return nil
 		}
 		select {
 		case <-changed:
-		case <-r.left.Done():
-			return nil, ErrLeft
+		case <-end.Done():
+			return ErrLeft
 		}
 	}
 }
@@ -108,12 +111,12 @@ func (r *Source) change() {
 // begin. What was published before a run went back has been drawn, and is not drawn again.
 func (r *Source) publish(n int64) error {
 	r.table.Lock()
-	known := n < r.desk.Published()
+	known := n < r.published
 	r.table.Unlock()
 	if known {
 		return nil
 	}
-	w := r.take(n)
+	w := r.take()
 	r.table.Lock()
 	if n > 0 {
 		r.desk.Trained(n - 1)
@@ -136,8 +139,8 @@ func (r *Source) publish(n int64) error {
 	}
 	r.table.Lock()
 	defer r.table.Unlock()
-	r.kept[n] = w
-	r.obey(r.desk.Publish(n))
+	r.kept[n], r.published = w, n+1
+	r.samplers.Tell(actors.Message{Kind: pool.Ask, Step: n})
 	return nil
 }
 
@@ -173,23 +176,6 @@ func (r *Source) ask(p rounds.Part, prompts []dataset.Batch) (all []*Answer) {
 	return all
 }
 
-// obey has samplers do what the desk orders. The caller holds the table.
-func (r *Source) obey(orders []rounds.Order) {
-	for _, o := range orders {
-		s := r.samplers[o.Sampler]
-		if o.Kind == rounds.Load {
-			s.load(r.kept[o.Task.Publication])
-			continue
-		}
-		s.draw(o.Task, r.drafts(o.Task))
-	}
-	for p := range r.kept { // in no order: all that nobody needs go
-		if p < r.desk.Needed() {
-			delete(r.kept, p)
-		}
-	}
-}
-
 // group are the answers of a task.
 func (r *Source) group(t rounds.Task) []*Answer {
 	n := r.Cfg.Run.Rollout.Group
@@ -217,22 +203,6 @@ func (r *Source) drafts(t rounds.Task) (out []draft) {
 	return out
 }
 
-// drawn takes what a sampler has drawn of a task.
-func (r *Source) drawn(sampler int, t rounds.Task, got []draft) {
-	r.table.Lock()
-	defer r.table.Unlock()
-	if r.ctx.Err() != nil {
-		return
-	}
-	counts, orders := r.desk.Drawn(sampler, t)
-	if counts {
-		r.add(t, got)
-		r.change()
-	}
-	r.obey(orders)
-	r.complete()
-}
-
 // add puts what was drawn of a task behind what its answers had.
 func (r *Source) add(t rounds.Task, got []draft) {
 	group, version := r.group(t), r.Plan.Version(t.Publication)
@@ -255,27 +225,10 @@ func (r *Source) add(t rounds.Task, got []draft) {
 
 // complete has what is drawn judged. The caller holds the table.
 func (r *Source) complete() {
-	if !r.judging && r.failed == nil && r.desk.Complete(r.judged) {
+	if !r.judging && r.failed == nil && r.ctx.Err() == nil && r.desk.Complete(r.judged) {
 		r.judging = true
 		go r.judgeAll()
 	}
-}
-
-// lost says that a sampler is no more: what it drew others draw. One without which nothing can be drawn ends the run.
-func (r *Source) lost(sampler int, err error) {
-	r.table.Lock()
-	defer r.table.Unlock()
-	if r.ctx.Err() != nil {
-		return
-	}
-	s := r.samplers[sampler]
-	delete(r.samplers, sampler)
-	orders := r.desk.Lose(sampler)
-	if s == nil || !s.again(err) {
-		r.fail(fmt.Errorf("drawing answers: %w", err))
-		return
-	}
-	r.obey(orders)
 }
 
 // fail ends the drawing of answers. The caller holds the table.
@@ -334,36 +287,13 @@ func (r *Source) open() (err error) {
 		}
 	}
 	if n := c.Reward.Judges; n > 0 {
-		r.judges = newJudges(r, n)
-		r.reward = r.judges.judge
+		r.judges, r.reward = r.newJudges(n, judgePause), r.asks
 	}
-	if n := c.Rollout.Samplers; n > 0 {
-		all := &samplerProcs{r: r, launcher: r.launcher}
-		for k := range n {
-			r.join(all.at(k + 1))
-		}
-	} else {
-		e, err := NewDrawer(r.Cfg, r.stops)
-		if err != nil {
-			return err
-		}
-		r.join(newInProcess(r, e))
+	if err := r.draws(c.Rollout.Samplers); err != nil {
+		return err
 	}
 	r.table.Lock()
 	defer r.table.Unlock()
 	r.complete()
 	return nil
-}
-
-// join brings a sampler in.
-func (r *Source) join(make func(number int) sampler) {
-	r.table.Lock()
-	defer r.table.Unlock()
-	n := r.next
-	r.next++
-	if r.ctx.Err() != nil {
-		return
-	}
-	r.samplers[n] = make(n)
-	r.obey(r.desk.Join(n))
 }

@@ -1,216 +1,136 @@
 package rollout
 
 import (
-	"encoding/gob"
-	"errors"
+	"context"
 	"fmt"
-	"io"
-	"net"
-	"sync"
 	"time"
 
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/crew"
+	"github.com/lfactor/lfactor/actors/pool"
 	"github.com/lfactor/lfactor/actors/rounds"
 	"github.com/lfactor/lfactor/configs"
 )
 
-// samplerTries is how many processes may end in a row while nobody draws anything.
+// samplerTries is how many processes of a place may end in a row without having drawn or judged anything.
 const samplerTries = 10
 
 // samplerStart is how long a process may take to begin, beside rollout.silence.
-const samplerStart = time.Minute
+const samplerStart = actors.Duration(time.Minute + comesWithin)
 
 // beatEvery is how often a sampler that draws says so, at most.
 const beatEvery = time.Second
 
-// told is what a sampler is told: weights, or a task.
-type told struct {
-	Weights *Weights
-	Task    rounds.Task
-	Drafts  []draft
-}
-
-// reply is what a sampler says: that it is at work, what it has drawn, or why it ends.
-type reply struct {
-	Done bool // of a task
-	Task rounds.Task
-	Got  []draft
-	Err  string
-}
-
-// samplerProcs are the sampler processes of a run.
-type samplerProcs struct {
-	r        *Source
-	launcher *launcher
-	mu       sync.Mutex
-	vain     int // processes that have ended since something was drawn
-}
-
-// process is a sampler in a process of its own.
-type process struct {
-	samplerProcs *samplerProcs
-	number       int
-	place        int // of its own, whichever process draws there
-	commands     chan command
-	silent       *time.Timer // ends it when it says nothing while it has something to do
-	mu           sync.Mutex
-	worker       *workerProcess // nil before it has begun
-	open         int            // tasks that it has not drawn
-	why          string
-	heard        bool // it has said something
-}
-
-// at starts a sampler process in a place. One that cannot be started is lost at once.
-func (c *samplerProcs) at(place int) func(number int) sampler {
-	return func(number int) sampler {
-		p := &process{samplerProcs: c, number: number, place: place, commands: make(chan command, c.r.commandsMost())}
-		p.silent = time.AfterFunc(time.Hour, p.hangs)
-		p.silent.Stop()
-		go p.run()
-		return p
-	}
-}
-
-// run begins the process, and takes what it says until it ends.
-func (p *process) run() {
-	l, err := p.samplerProcs.launcher.begin(p.place)
-	if err != nil {
-		p.silent.Stop()
-		p.samplerProcs.r.lost(p.number, fmt.Errorf("a sampler process: %w", err))
-		return
-	}
-	p.samplerProcs.r.Say("sampler process: %s", l.name)
-	p.mu.Lock()
-	if p.worker = l; p.open > 0 { // what it is given to do began to wait with the order for it
-		p.silent.Reset(p.patience())
-	}
-	p.mu.Unlock()
-	go p.tell(l)
-	p.hear(l)
-}
-
-// tell passes commands on.
-func (p *process) tell(l *workerProcess) {
-	e := gob.NewEncoder(l.in)
-	for c := range p.commands {
-		if err := e.Encode(told{c.weights, c.task, c.drafts}); err != nil {
-			break // it has ended, which its reader sees
-		}
-	}
-	_ = l.in.Close() // asks it to end
-	for range p.commands {
-	}
-}
-
-// hear takes what the process says until it ends.
-func (p *process) hear(l *workerProcess) {
-	defer l.close()
-	r := p.samplerProcs.r
-	var err, told error
-	for err == nil && told == nil {
-		var x reply
-		if err = l.out.Decode(&x); err != nil {
-			break
-		}
-		if x.Done {
-			p.samplerProcs.drew()
-		}
-		p.mu.Lock()
-		if p.heard = true; x.Done {
-			p.open--
-		}
-		if p.silent.Stop(); p.open > 0 {
-			p.silent.Reset(p.patience())
-		}
-		p.mu.Unlock()
-		switch {
-		case x.Err != "":
-			told = errors.New(x.Err)
-		case x.Done:
-			r.drawn(p.number, x.Task, x.Got)
-		}
-	}
-	p.silent.Stop()
-	l.kill()
-	how := fmt.Errorf("sampler process %s %s%s", l.name, p.because(err), l.ended())
-	if told != nil {
-		how = fmt.Errorf("sampler process %s: %w", l.name, told)
-	}
-	r.lost(p.number, how)
-}
-
-// because is what is known of the end of a process beside how it ended.
-func (p *process) because(err error) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.why != "":
-		return p.why + " and "
-	case err == nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, new(*net.OpError)):
-		return ""
-	}
-	return fmt.Sprintf("said what is no reply (%v) and ", err)
-}
-
-// hangs ends a process that has said nothing for too long.
-func (p *process) hangs() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.open > 0 && p.worker != nil { // how long it may take to begin is its fleet's matter
-		p.why = fmt.Sprintf("said nothing for %v (rollout.silence)", p.samplerProcs.r.silence())
-		p.worker.kill()
-		p.worker.close()
-	}
-}
-
 // silence is how long a sampler with something to do may say nothing.
-func (r *Source) silence() time.Duration {
-	return time.Duration(r.Cfg.Run.Rollout.Silence * float64(time.Second))
+func (r *Source) silence() actors.Duration {
+	return actors.Duration(r.Cfg.Run.Rollout.Silence * float64(time.Second))
 }
 
-// patience is how long the process may say nothing from now on.
-func (p *process) patience() time.Duration {
-	if !p.heard {
-		return p.samplerProcs.r.silence() + samplerStart
+// seats are the desk's, at the table: what it orders goes with what is drawn so far.
+type seats struct {
+	*rounds.Desk
+	r *Source
+}
+
+// at has the desk do something at the table, until what it returns is called.
+func (s seats) at(out *[]actors.Message) (left func()) {
+	r := s.r
+	r.table.Lock()
+	return func() {
+		defer r.table.Unlock()
+		for i := range *out {
+			if m := &(*out)[i]; m.Kind == pool.Load {
+				w := r.kept[m.Step]
+				w.Retain()
+				m.Values, m.Payload = w.From, w.Pack
+			} else {
+				*m = packed(*m, r.drafts(rounds.TaskOf(m)))
+			}
+		}
+		for p := range r.kept { // in no order: all that nobody needs go
+			if p < r.desk.Needed() {
+				delete(r.kept, p)
+			}
+		}
+		r.change()
+		r.complete()
 	}
-	return p.samplerProcs.r.silence()
 }
 
-// drew says that some process has drawn something.
-func (c *samplerProcs) drew() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.vain = 0
+// Join implements pool.Desk.
+func (s seats) Join(n uint32) (out []actors.Message) {
+	defer s.at(&out)()
+	return s.Desk.Join(n)
 }
 
-func (p *process) load(w *Weights) { p.commands <- command{weights: w} }
-
-func (p *process) draw(t rounds.Task, all []draft) {
-	p.mu.Lock()
-	p.open++
-	p.silent.Reset(p.patience())
-	p.mu.Unlock()
-	p.commands <- command{task: t, drafts: all}
+// Lose implements pool.Desk.
+func (s seats) Lose(n uint32, now actors.Time, how *actors.Message) (out []actors.Message) {
+	defer s.at(&out)()
+	return s.Desk.Lose(n, now, how)
 }
 
-// again has another process take the place of this one, unless the last few have all been in vain. The caller
-// holds the table.
-func (p *process) again(why error) bool {
-	close(p.commands)
-	c := p.samplerProcs
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.vain++; c.vain >= samplerTries {
-		return false
+// Tell implements pool.Desk.
+func (s seats) Tell(now actors.Time, m *actors.Message) (out []actors.Message) {
+	defer s.at(&out)()
+	return s.Desk.Tell(now, m)
+}
+
+// Result implements pool.Desk.
+func (s seats) Result(n uint32, m *actors.Message) (counts bool, out []actors.Message) {
+	defer s.at(&out)()
+	if counts, out = s.Desk.Result(n, m); counts {
+		got, err := unpacked(*m)
+		if m.Payload = nil; err != nil {
+			s.r.fail(fmt.Errorf("drawing answers: a sampler says %w", err))
+			return counts, nil
+		}
+		s.r.add(rounds.TaskOf(m), got)
 	}
-	c.r.Say("! %v; another takes its place, and what it drew is drawn again", why)
-	go c.r.join(c.at(p.place))
-	return true
+	return counts, out
 }
 
-func (p *process) close() { close(p.commands) }
+// draws begins those who draw: n processes, or a drawer of this one.
+func (r *Source) draws(n int) error {
+	o := crew.Options{Options: pool.Options{Desk: seats{r.desk, r}, Eager: true, Tries: 1}, Places: 1,
+		First: 1, Room: r.commandsMost(), Hear: r.hears("drawing", "drew", "drawn"), Grace: beatEvery}
+	if n == 0 {
+		d, err := NewDrawer(r.Cfg, r.stops)
+		if err != nil {
+			return err
+		}
+		o.Run = func(_ context.Context, _ int, in <-chan actors.Message, say func(actors.Message)) (int32, error) {
+			defer d.Close()
+			return 0, d.work(in, say)
+		}
+	} else {
+		o.Places, o.Tries, o.Silence, o.Start = n, samplerTries, r.silence(), samplerStart
+		o.Run = r.launcher.member("sampler process")
+	}
+	r.samplers = crew.New(o)
+	return nil
+}
+
+// hears takes what a pool says of its members, which did something that is done again where one is lost.
+func (r *Source) hears(doing, did, done string) func(actors.Message) {
+	return func(m actors.Message) {
+		switch {
+		case r.ctx.Err() != nil || m.Kind == pool.Answer:
+		case m.Kind == pool.Closed && m.Port == 1:
+			r.table.Lock()
+			defer r.table.Unlock()
+			r.fail(fmt.Errorf("%s answers: %w", doing, m.Err))
+		default:
+			who := "another takes its place"
+			if m.Kind == pool.Closed {
+				who = "nobody takes its place any more"
+			}
+			r.Say("! %v; %s, and what it %s is %s again", m.Err, who, did, done)
+		}
+	}
+}
 
 // samplerProcess draws answers for a run in another process, until that is gone.
-func samplerProcess(c *configs.Config, w *wire) error {
+func samplerProcess(c *configs.Config, l *line) error {
 	tok, conf, err := tokenizer(c)
 	if err != nil {
 		return err
@@ -221,33 +141,31 @@ func samplerProcess(c *configs.Config, w *wire) error {
 	}
 	d, err := NewDrawer(c, stops)
 	if err != nil {
-		w.say(reply{Err: err.Error()})
+		l.says(actors.Message{Kind: actors.Failed, Err: err})
 		return nil
 	}
 	defer d.Close()
-	w.say(reply{}) // it has begun
-	commands := make(chan command)
+	l.says(actors.Message{Kind: pool.Beat}) // it has begun
+	in := make(chan actors.Message)
 	go func() {
-		defer close(commands)
+		defer close(in)
 		for {
-			var x told
-			if err := w.told.Decode(&x); err != nil {
+			m, err := l.hear()
+			if err != nil {
 				return // the run is gone, or ends
 			}
-			commands <- command{x.Weights, x.Task, x.Drafts}
+			in <- m
 		}
 	}()
 	last := time.Now()
 	d.beat = func() {
 		if time.Since(last) > beatEvery {
 			last = time.Now()
-			w.say(reply{})
+			l.says(actors.Message{Kind: pool.Beat})
 		}
 	}
-	if err := d.work(commands, func(t rounds.Task, got []draft) {
-		w.say(reply{Done: true, Task: t, Got: got})
-	}); err != nil {
-		w.say(reply{Err: err.Error()})
+	if err := d.work(in, l.says); err != nil {
+		l.says(actors.Message{Kind: actors.Failed, Err: err})
 	}
 	return nil
 }

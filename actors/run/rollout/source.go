@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/lfactor/lfactor/actors/crew"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/reward"
 	"github.com/lfactor/lfactor/actors/rounds"
@@ -51,30 +52,28 @@ type Source struct {
 	Plan   rounds.Schedule
 	loss   *objective.Loss
 	reward reward.Func
-	judges *judges            // of judges in processes of their own, nil for none
+	judges *crew.Crew         // in processes of their own, nil for none
 	ref    *trained.Reference // nil where the loss compares with none
 	stops  []int32
 	ctx    context.Context // ends when the run is over
 	cancel context.CancelFunc
 	left   context.Context // ends when nobody waits any more
 
-	mu    sync.Mutex
-	done  int64         // the last step whose update is applied
-	moved chan struct{} // closed when done moves on
-	ranks []*host.Rank
-
-	table    sync.Mutex // of what follows
-	desk     *rounds.Desk
-	round    map[int64]*round
-	kept     map[int64]*Weights // publications
-	samplers map[int]sampler
+	samplers *crew.Crew
 	launcher *launcher // sampler processes and judges, nil for none
-	next     int       // number of the next sampler
-	judged   int64     // rounds that are judged
-	judging  bool
-	failed   error
-	changed  chan struct{} // closed when judged, failed or what is drawn changes
-	log      *os.File
+
+	table     sync.Mutex // of what follows
+	done      int64      // the last step whose update is applied
+	ranks     []*host.Rank
+	desk      *rounds.Desk
+	published int64 // publications that the desk was told of, or is to be
+	round     map[int64]*round
+	kept      map[int64]*Weights // publications
+	judged    int64              // rounds that are judged
+	judging   bool
+	failed    error
+	changed   chan struct{} // closed when done, judged, failed or what is drawn changes
+	log       *os.File
 }
 
 // Answer is an answer that was drawn.
@@ -120,10 +119,10 @@ const FileName = "rollouts.jsonl"
 // New readies what judges answers that a loss learns from.
 func New(o Of, l *objective.Loss) (r *Source, err error) {
 	c := o.Cfg
-	r = &Source{Of: o, loss: l, moved: make(chan struct{}), done: o.First - 1,
+	r = &Source{Of: o, loss: l, done: o.First - 1,
 		Plan: rounds.Schedule{Staleness: int64(c.Run.Rollout.Staleness), Updates: int64(c.Run.Rollout.Updates),
 			Span: int64(c.Run.Rollout.Span)}, round: map[int64]*round{}, kept: map[int64]*Weights{},
-		samplers: map[int]sampler{}, changed: make(chan struct{})}
+		changed: make(chan struct{})}
 	if !l.Policy.Unjudged {
 		if r.reward, err = reward.Of(&c.Run.Reward); err != nil {
 			return nil, c.Fault("reward.kind", err.Error(), "")
@@ -182,49 +181,34 @@ func Stops(c *configs.Config, tok *token.Tokenizer, conf *token.Config) (out []i
 
 // Sees takes the ranks whose parameters answers are drawn with.
 func (r *Source) Sees(ranks []*host.Rank) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.table.Lock()
+	defer r.table.Unlock()
 	r.ranks = ranks
 }
 
 // Trained says that a step's update is applied on all ranks.
 func (r *Source) Trained(step int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.table.Lock()
+	defer r.table.Unlock()
 	if step > r.done {
 		r.done = step
-		close(r.moved)
-		r.moved = make(chan struct{})
+		r.change()
 	}
 }
 
 // Await waits until the update before a step is applied.
 func (r *Source) Await(step int64) error {
-	for {
-		r.mu.Lock()
-		done, moved := r.done, r.moved
-		r.mu.Unlock()
-		if done >= step-1 {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-r.left.Done():
-			return ErrLeft
-		}
-	}
+	return r.wait(r.left, func() bool { return r.done >= step-1 })
 }
 
 // Close ends the samplers.
 func (r *Source) Close() {
 	r.cancel()
-	r.judges.close() // which judging may wait for, that takes the table
+	r.judges.Close() // which judging may wait for, that takes the table
+	r.samplers.Close()
+	r.launcher.close()
 	r.table.Lock()
 	defer r.table.Unlock()
-	for _, s := range r.samplers {
-		s.close()
-	}
-	r.launcher.close()
 	if r.ref != nil {
 		r.ref.Close()
 	}
