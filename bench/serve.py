@@ -1,13 +1,17 @@
 """lfactor serve beside transformers' generate and llama.cpp: tokens a second of 1, 8 and 32 requests at once, greedy, the same prompts.
 
     python bench/serve.py --lfactor ./lfactor [--work DIR] [--threads 2] [--new 48] [--prompt 48] [--rounds 3]
-    python bench/serve.py --lfactor ./lfactor --llama VENV/bin/python [--forms f32,f16,bf16,q8_0]
+    python bench/serve.py --lfactor ./lfactor --llama VENV/bin/python [--forms f32,f16,bf16,q8_0,q4_k]
+    python bench/serve.py --lfactor ./lfactor --draft ngram [--new 96]
 
 The model is SmolLM2-135M-Instruct, as bench/smollm2.py prepares it. transformers gets all prompts of a round as one batch without padding,
 which is its best case; lfactor gets each as a request of its own, all at once. With --llama, a Python that has xllamacpp, both serve one GGUF
 file of each form, which lfactor writes, and answer the same requests over HTTP, lfactor in float32 (--precision says otherwise). Rounds
 alternate; speeds are medians, prompts included. What both say is compared token by token: the share of equal answers is printed (products of
 other shapes round otherwise in transformers, and llama.cpp rounds activations to the form of its weights).
+
+With --draft, lfactor with drafts (a model's folder, or ngram) answers beside lfactor without, which has to say the same: conversations that
+ask to repeat a text with a change, as edits of code and summaries do, so that drafts have something to find.
 """
 
 import argparse
@@ -41,12 +45,17 @@ def main():
     p.add_argument("--llama", help="a Python that has xllamacpp, in place of transformers")
     p.add_argument("--busy", action="store_true", help="with --llama: speeds of a second of processor time, for a machine that others use; with --threads 1, "
                    "since llama.cpp's threads turn while they wait for each other")
+    p.add_argument("--draft", help="lfactor with these drafts beside lfactor without")
     p.add_argument("--forms", default="f32,f16,q8_0", help="of the GGUF files")
     args = p.parse_args()
     if args.busy and not args.llama:
         p.error("--busy goes with --llama")
     args.work.mkdir(parents=True, exist_ok=True)
     folder = smollm2.model_folder(args.work, args.wheel)
+    if args.draft:
+        with served(args, folder, "--draft", args.draft) as ours, served(args, folder) as plain:
+            drafted(args, ours[0], plain[0])
+        return
     if not args.llama:
         with served(args, folder) as (url, _):
             measure(args, folder, url)
@@ -60,8 +69,8 @@ def main():
 
 
 @contextlib.contextmanager
-def served(args, model):
-    server = subprocess.Popen([args.lfactor, "serve", str(model), "--port", "0", "-o", "json", "--precision", args.precision, "--name", "model"],
+def served(args, model, *flags):
+    server = subprocess.Popen([args.lfactor, "serve", str(model), "--port", "0", "-o", "json", "--precision", args.precision, "--name", "model", *flags],
                               stdout=subprocess.PIPE, text=True, env=dict(os.environ, GOMAXPROCS=str(args.threads)))
     try:
         yield json.loads(server.stdout.readline())["url"], server.pid
@@ -142,6 +151,38 @@ def beside(args, form, ours, theirs):
         row(f"serve {form}, {n} requests, {args.threads} threads", speeds["lfactor"], {"llama.cpp": speeds["llama.cpp"]})
         print(json.dumps({"form": form, "requests": n} | {name: round(statistics.median(v), 1) for name, v in speeds.items()} |
                          {"ratio": round(statistics.median(a / b for a, b in zip(*speeds.values())), 2), "same": round(sum(same) / len(same), 2)}), flush=True)
+
+
+def drafted(args, ours, plain):
+    """lfactor with drafts and without, by turns: greedy answers to conversations that repeat what they were given."""
+
+    def say(url, text, new):
+        body = {"model": "model", "messages": [{"role": "user", "content": text}], "max_tokens": new, "temperature": 0}
+        a = post(url + "/chat/completions", body)
+        return a["choices"][0]["message"]["content"], a["usage"]["completion_tokens"]
+
+    for n in map(int, args.requests.split(",")):
+        speeds, same = {"drafts": [], "plain": []}, []
+        for k in range(args.rounds):
+            r = random.Random(100 * n + k)
+            texts = []
+            for _ in range(n):
+                facts = " ".join(f"{name} lives in the {r.choice(smollm2.COLOURS)} house and drinks {r.choice(smollm2.DRINKS)}." for name in r.sample(smollm2.NAMES, 5))
+                texts.append(f"Repeat this text word for word, and nothing else:\n{facts}")
+            turns = [("drafts", ours), ("plain", plain)]
+            said = {}
+            for name, url in turns if k % 2 == 0 else turns[::-1]:
+                began = time.perf_counter()
+                with concurrent.futures.ThreadPoolExecutor(n) as pool:
+                    said[name] = list(pool.map(lambda t: say(url, t, args.new), texts))
+                speeds[name].append(sum(c for _, c in said[name]) / (time.perf_counter() - began))
+            same += [a == b for a, b in zip(said["drafts"], said["plain"])]
+        counts = dict(line.split() for line in urllib.request.urlopen(ours[:-3] + "/metrics").read().decode().splitlines() if line.startswith("lfactor_drafts"))
+        print(json.dumps({"requests": n} | {name: round(statistics.median(v), 1) for name, v in speeds.items()} |
+                         {"ratio": round(statistics.median(a / b for a, b in zip(*speeds.values())), 2), "same": sum(same) / len(same),
+                          "accepted": round(int(counts["lfactor_drafts_accepted_total"]) / max(1, int(counts["lfactor_drafts_total"])), 2)}), flush=True)
+    if not all(same):
+        raise SystemExit("answers with drafts differ")
 
 
 def measure(args, folder, url):

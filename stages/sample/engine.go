@@ -23,7 +23,9 @@ type EngineOptions struct {
 	Draft *Generator
 	// Further has the model's own layer for further tokens propose them, in place of Draft.
 	Further bool
-	Ahead   int // 0 takes 4
+	// Lookup has what stood behind the last tokens before propose them, in place of both.
+	Lookup bool
+	Ahead  int // 0 takes 4
 	// Lean keeps no weights a second time, as products of few rows want them.
 	Lean bool
 }
@@ -206,12 +208,14 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 	e.changes = make([]uint64, e.slots())
 	var err error
 	switch {
-	case e.g.m.Vision != nil && (o.Draft != nil || o.Further):
+	case e.g.m.Vision != nil && (o.Draft != nil || o.Further || o.Lookup):
 		err = errors.New("sample: a model that sees takes no drafts")
 	case o.Draft != nil:
 		e.ahead, err = newSpeculator(e)
 	case o.Further:
 		e.ahead, err = newMTPProposer(e)
+	case o.Lookup:
+		e.ahead = &ngramProposer{o.Ahead}
 	}
 	if err != nil {
 		return nil, err

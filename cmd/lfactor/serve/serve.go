@@ -31,8 +31,11 @@ import (
 // tokenVariable is the environment's name of the token that clients show.
 const tokenVariable = "LFACTOR_SERVE_TOKEN"
 
-// ownDraft is the value of --draft that takes the model's own layer.
-const ownDraft = "mtp"
+// ownDraft is the value of --draft that takes the model's own layer, and ngramDraft the one that takes what was said before.
+const (
+	ownDraft   = "mtp"
+	ngramDraft = "ngram"
+)
 
 // Command is lfactor serve: a trained model for many clients.
 func Command() *cobra.Command {
@@ -125,8 +128,8 @@ func bindEngine(c *cobra.Command, o *serve.Options) *string {
 	f.StringVar(&o.Reasoning, "reasoning-parser", "", "how thoughts are told from what is said, under reasoning of a message: auto by the "+
 		"chat template, or a name of vLLM's; by default they stay in texts, but gpt-oss's")
 	f.DurationVar(&o.Drain, "drain", serve.Drain, "behind SIGTERM: time that answers under way have to end, while nobody new is heard")
-	return f.String("draft", "", "smaller model with the same tokens, as MODEL is named, or mtp for MODEL's own "+
-		"layer for further tokens: it proposes tokens, and MODEL computes them at once; answers are the same")
+	return f.String("draft", "", "smaller model with the same tokens, as MODEL is named, mtp for MODEL's own "+
+		"layer for further tokens, or ngram for what stood behind the same tokens before: it proposes tokens, and MODEL computes them at once; answers are the same")
 }
 
 // bindPage declares the flags of the page for people, and gives the other server's address.
@@ -174,6 +177,9 @@ func run(c *cobra.Command, from source, l net.Listener, o serve.Options, robots 
 	var options []trained.Option
 	if o.Engine.Further = from.draft == ownDraft; o.Engine.Further {
 		options, from.draft = append(options, trained.Further), ""
+	}
+	if o.Engine.Lookup = from.draft == ngramDraft; o.Engine.Lookup {
+		from.draft = ""
 	}
 	f, err := followed(from, o)
 	if err != nil {
