@@ -4,1033 +4,621 @@
 
 package cpu
 
-// tileZ multiplies a row of tiles, see isa.
-//
 //go:noescape
 func tileZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 
-// tileRowsZ multiplies a row of tiles, see isa.
-//
 //go:noescape
 func tileRowsZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 
-// narrowRowsZ multiplies a row of tiles, see isa.
-//
 //go:noescape
 func narrowRowsZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 
-// few2Z multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func few2Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// few4Z multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func few4Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// few6Z multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func few6Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// few8Z multiplies one tile of 8 rows, see isa.
-//
 //go:noescape
 func few8Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// few10Z multiplies one tile of 10 rows, see isa.
-//
 //go:noescape
 func few10Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// few12Z multiplies one tile of 12 rows, see isa.
-//
 //go:noescape
 func few12Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewHalf1Z multiplies one tile of 1 rows, see isa.
-//
 //go:noescape
 func fewHalf1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewHalf2Z multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func fewHalf2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewHalf4Z multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func fewHalf4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewHalf6Z multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func fewHalf6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewHalf8Z multiplies one tile of 8 rows, see isa.
-//
 //go:noescape
 func fewHalf8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewHalf10Z multiplies one tile of 10 rows, see isa.
-//
 //go:noescape
 func fewHalf10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewHalf12Z multiplies one tile of 12 rows, see isa.
-//
 //go:noescape
 func fewHalf12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewBrain1Z multiplies one tile of 1 rows, see isa.
-//
 //go:noescape
 func fewBrain1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewBrain2Z multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func fewBrain2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewBrain4Z multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func fewBrain4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewBrain6Z multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func fewBrain6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewBrain8Z multiplies one tile of 8 rows, see isa.
-//
 //go:noescape
 func fewBrain8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewBrain10Z multiplies one tile of 10 rows, see isa.
-//
 //go:noescape
 func fewBrain10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewBrain12Z multiplies one tile of 12 rows, see isa.
-//
 //go:noescape
 func fewBrain12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewCodes1Z multiplies one tile of 1 rows, see isa.
-//
 //go:noescape
 func fewCodes1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewCodes2Z multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func fewCodes2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewCodes4Z multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func fewCodes4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewCodes6Z multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func fewCodes6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewCodes8Z multiplies one tile of 8 rows, see isa.
-//
 //go:noescape
 func fewCodes8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewCodes10Z multiplies one tile of 10 rows, see isa.
-//
 //go:noescape
 func fewCodes10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewCodes12Z multiplies one tile of 12 rows, see isa.
-//
 //go:noescape
 func fewCodes12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewMoved1Z multiplies one tile of 1 rows, see isa.
-//
 //go:noescape
 func fewMoved1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewMoved2Z multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func fewMoved2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewMoved4Z multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func fewMoved4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewMoved6Z multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func fewMoved6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewMoved8Z multiplies one tile of 8 rows, see isa.
-//
 //go:noescape
 func fewMoved8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewMoved10Z multiplies one tile of 10 rows, see isa.
-//
 //go:noescape
 func fewMoved10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewMoved12Z multiplies one tile of 12 rows, see isa.
-//
 //go:noescape
 func fewMoved12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewNibbles1Z multiplies one tile of 1 rows, see isa.
-//
 //go:noescape
 func fewNibbles1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewNibbles2Z multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func fewNibbles2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewNibbles4Z multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func fewNibbles4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewNibbles6Z multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func fewNibbles6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewNibbles8Z multiplies one tile of 8 rows, see isa.
-//
 //go:noescape
 func fewNibbles8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewNibbles10Z multiplies one tile of 10 rows, see isa.
-//
 //go:noescape
 func fewNibbles10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewNibbles12Z multiplies one tile of 12 rows, see isa.
-//
 //go:noescape
 func fewNibbles12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// transposeZ writes the columns of 16 rows, see isa.
-//
 //go:noescape
 func transposeZ(dst []float32, step int, src []float32, ld int, blocks int)
 
-// rowTimesZ adds a row times rows of w to c, see isa.
-//
 //go:noescape
 func rowTimesZ(c []float32, x []float32, w []float32, ld int, blocks int, far int, farRow int, farBlock int)
 
-// copyRowsZ copies rows of 16 and closes them up.
-//
 //go:noescape
 func copyRowsZ(dst []float32, src []float32, ld int, n int)
 
-// spreadZ cuts rows into panels, see isa.
-//
 //go:noescape
 func spreadZ(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
 
-// dotZ is Σ a·b.
-//
 //go:noescape
 func dotZ(a []float32, b []float32) float32
 
-// dot3Z is Σ a·b·c.
-//
 //go:noescape
 func dot3Z(a []float32, c []float32, b []float32) float32
 
-// maxZ is the largest number, -Inf for none.
-//
 //go:noescape
 func maxZ(x []float32) float32
 
-// sumSquaresZ is Σ x² in float64.
-//
 //go:noescape
 func sumSquaresZ(x []float32) float64
 
-// addZ is elementwise.
-//
 //go:noescape
 func addZ(y []float32, a []float32, b []float32)
 
-// mulZ is elementwise.
-//
 //go:noescape
 func mulZ(y []float32, a []float32, b []float32)
 
-// scaleZ is y = s·x.
-//
 //go:noescape
 func scaleZ(y []float32, x []float32, s float32)
 
-// axpyZ is y += s·x.
-//
 //go:noescape
 func axpyZ(y []float32, x []float32, s float32)
 
-// mulAccZ is y += a·b·s.
-//
 //go:noescape
 func mulAccZ(y []float32, a []float32, b []float32, s float32)
 
-// normZ is y = x·r·w.
-//
 //go:noescape
 func normZ(y []float32, x []float32, w []float32, r float32)
 
-// normDXZ is y = r·(dy·w - x·k).
-//
 //go:noescape
 func normDXZ(y []float32, dy []float32, x []float32, w []float32, r float32, k float32)
 
-// sumZ is Σ x.
-//
 //go:noescape
 func sumZ(x []float32) float32
 
-// centredZ is Σ (x - mean)².
-//
 //go:noescape
 func centredZ(x []float32, mean float32) float32
 
-// momentsZ is Σ x and Σ (x - Σ x/n)².
-//
 //go:noescape
 func momentsZ(x []float32, n float32) (sum float32, squares float32)
 
-// layerZ is y = (x - mean)·r·w + b.
-//
 //go:noescape
 func layerZ(y []float32, x []float32, w []float32, b []float32, mean float32, r float32)
 
-// reluZ is y = max(x, 0), a NaN for one.
-//
 //go:noescape
 func reluZ(y []float32, x []float32)
 
-// reluBwdZ is dx = dy where x is above 0 or a NaN, and 0 elsewhere.
-//
 //go:noescape
 func reluBwdZ(dx []float32, dy []float32, x []float32)
 
-// largerZ is best = max(best, v), a NaN for one.
-//
 //go:noescape
 func largerZ(best []float32, v []float32)
 
-// largerAtZ is larger, with at = p where v is taken.
-//
 //go:noescape
 func largerAtZ(best []float32, v []float32, at []int32, p int32)
 
-// expZ is y = c·exp(x·scale + shift) and returns Σ y.
-//
 //go:noescape
 func expZ(y []float32, x []float32, scale float32, shift float32, c float32) float32
 
-// swigluZ is y = g·sigmoid(g)·u.
-//
 //go:noescape
 func swigluZ(y []float32, g []float32, u []float32)
 
-// swigluBwdZ is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).
-//
 //go:noescape
 func swigluBwdZ(dg []float32, du []float32, dy []float32, g []float32, u []float32)
 
-// softZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
-//
 //go:noescape
 func softZ(y []float32, x []float32, scale float32, top float32) (most float32, sum float32)
 
-// softGradZ is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.
-//
 //go:noescape
 func softGradZ(p []float32, ds []float32, s []float32, dp []float32, scale float32, lse float32, delta float32, factor float32)
 
-// softPastZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
-//
 //go:noescape
 func softPastZ(y []float32, x []float32, scale float32, top float32) (most float32, sum float32)
 
-// softHalfZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
-//
 //go:noescape
 func softHalfZ(y []uint16, x []float32, scale float32, top float32) (most float32, sum float32)
 
-// softHalfPastZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
-//
 //go:noescape
 func softHalfPastZ(y []uint16, x []float32, scale float32, top float32) (most float32, sum float32)
 
-// softGradHalfZ is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.
-//
 //go:noescape
 func softGradHalfZ(p []uint16, ds []uint16, s []float32, dp []float32, scale float32, lse float32, delta float32, factor float32)
 
-// gateZ is y = 1/(1+exp(-(a·x + b·x³))).
-//
 //go:noescape
 func gateZ(y []float32, x []float32, a float32, b float32)
 
-// geluZ is y = x·Φ(x).
-//
 //go:noescape
 func geluZ(y []float32, x []float32)
 
-// geluBwdZ is dx = dy·(Φ(x) + x·φ(x)).
-//
 //go:noescape
 func geluBwdZ(dx []float32, dy []float32, x []float32)
 
-// gateBwdZ is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.
-//
 //go:noescape
 func gateBwdZ(dx []float32, dy []float32, x []float32, s []float32, a float32, b float32)
 
-// shiftZ is y = x + s.
-//
 //go:noescape
 func shiftZ(y []float32, x []float32, s float32)
 
-// ropeZ rotates pairs (i, i+r), see isa.
-//
 //go:noescape
 func ropeZ(y []float32, x []float32, cos []float32, sin []float32, heads int, width int, sign float32)
 
-// ropePairsZ rotates pairs (2i, 2i+1), see isa.
-//
 //go:noescape
 func ropePairsZ(y []float32, x []float32, cos []float32, sin []float32, heads int, width int, sign float32)
 
-// fromBF16Z converts exactly.
-//
 //go:noescape
 func fromBF16Z(y []float32, x []uint16)
 
-// fromF16Z converts exactly.
-//
 //go:noescape
 func fromF16Z(y []float32, x []uint16)
 
-// toBF16Z rounds to nearest even.
-//
 //go:noescape
 func toBF16Z(y []uint16, x []float32)
 
-// toF16Z rounds to nearest even.
-//
 //go:noescape
 func toF16Z(y []uint16, x []float32)
 
-// nibblesZ is y = table[code], the first of two codes of a byte in its low half; y is a multiple of 16 long.
-//
 //go:noescape
 func nibblesZ(y []float32, codes []byte, table *[16]float32)
 
-// convTileZ multiplies tiles of places, see convArgs.
-//
 //go:noescape
 func convTileZ(args *int)
 
-// sumTileZ adds up products of places, see sumArgs.
-//
 //go:noescape
 func sumTileZ(args *int)
 
-// addRunsZ adds runs, see isa.
-//
 //go:noescape
 func addRunsZ(y []float32, step int, x []float32, ld int, n int, width int)
 
-// convPairsZ multiplies tiles of places, see convArgs.
-//
 //go:noescape
 func convPairsZ(args *int)
 
-// sumPairsZ adds up products of places, see sumArgs.
-//
 //go:noescape
 func sumPairsZ(args *int)
 
-// winoIn2Z is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoIn2Z(y []float32, ys int, x []float32, xs int, n int)
 
-// winoOut2Z is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoOut2Z(y []float32, ys int, x []float32, xs int, n int)
 
-// winoKernel2Z is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoKernel2Z(y []float32, ys int, x []float32, xs int, n int)
 
-// winoCotangent2Z is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoCotangent2Z(y []float32, ys int, x []float32, xs int, n int)
 
-// winoGradient2Z is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoGradient2Z(y []float32, ys int, x []float32, xs int, n int)
 
-// winoInZ is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoInZ(y []float32, ys int, x []float32, xs int, n int)
 
-// winoOutZ is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoOutZ(y []float32, ys int, x []float32, xs int, n int)
 
-// winoKernelZ is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoKernelZ(y []float32, ys int, x []float32, xs int, n int)
 
-// winoCotangentZ is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoCotangentZ(y []float32, ys int, x []float32, xs int, n int)
 
-// winoGradientZ is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoGradientZ(y []float32, ys int, x []float32, xs int, n int)
 
-// adamWZ is one step of AdamW with the fields of adamConst at h.
-//
 //go:noescape
 func adamWZ(p []float32, m []float32, v []float32, g []float32, h *float32)
 
-// sgdZ is one step of SGD with the fields of sgdConst at h.
-//
 //go:noescape
 func sgdZ(p []float32, m []float32, g []float32, h *float32)
 
-// addHalfZ is elementwise.
-//
 //go:noescape
 func addHalfZ(y []uint16, a []uint16, b []uint16)
 
-// mulHalfZ is elementwise.
-//
 //go:noescape
 func mulHalfZ(y []uint16, a []uint16, b []uint16)
 
-// scaleHalfZ is y = s·x.
-//
 //go:noescape
 func scaleHalfZ(y []uint16, x []uint16, s float32)
 
-// swigluHalfZ is y = g·sigmoid(g)·u.
-//
 //go:noescape
 func swigluHalfZ(y []uint16, g []uint16, u []uint16)
 
-// swigluBwdHalfZ is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).
-//
 //go:noescape
 func swigluBwdHalfZ(dg []uint16, du []uint16, dy []uint16, g []uint16, u []uint16)
 
-// geluHalfZ is y = x·Φ(x).
-//
 //go:noescape
 func geluHalfZ(y []uint16, x []uint16)
 
-// geluBwdHalfZ is dx = dy·(Φ(x) + x·φ(x)).
-//
 //go:noescape
 func geluBwdHalfZ(dx []uint16, dy []uint16, x []uint16)
 
-// dotHalfZ is Σ a·b.
-//
 //go:noescape
 func dotHalfZ(a []uint16, b []uint16) float32
 
-// dot3HalfZ is Σ a·b·c.
-//
 //go:noescape
 func dot3HalfZ(a []uint16, c []uint16, b []float32) float32
 
-// mulAccHalfZ is y += a·b·s.
-//
 //go:noescape
 func mulAccHalfZ(y []float32, a []uint16, b []uint16, s float32)
 
-// normHalfZ is y = x·r·w.
-//
 //go:noescape
 func normHalfZ(y []uint16, x []uint16, w []float32, r float32)
 
-// normDXHalfZ is y = r·(dy·w - x·k).
-//
 //go:noescape
 func normDXHalfZ(y []uint16, dy []uint16, x []uint16, w []float32, r float32, k float32)
 
-// sumHalfZ is Σ x.
-//
 //go:noescape
 func sumHalfZ(x []uint16) float32
 
-// centredHalfZ is Σ (x - mean)².
-//
 //go:noescape
 func centredHalfZ(x []uint16, mean float32) float32
 
-// layerHalfZ is y = (x - mean)·r·w + b.
-//
 //go:noescape
 func layerHalfZ(y []uint16, x []uint16, w []float32, b []float32, mean float32, r float32)
 
-// ropeHalfZ rotates pairs (i, i+r), see isa.
-//
 //go:noescape
 func ropeHalfZ(y []uint16, x []uint16, cos []float32, sin []float32, heads int, width int, sign float32)
 
-// roundHalfZ rounds to nearest even.
-//
 //go:noescape
 func roundHalfZ(y []uint16, x []float32)
 
-// rowTimesHalfZ adds a row times rows of w to c, see isa.
-//
 //go:noescape
 func rowTimesHalfZ(c []float32, x []uint16, w []uint16, ld int, blocks int, far int, farRow int, farBlock int)
 
-// tileY multiplies a row of tiles, see isa.
-//
 //go:noescape
 func tileY(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 
-// tileRowsY multiplies a row of tiles, see isa.
-//
 //go:noescape
 func tileRowsY(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 
-// few2Y multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func few2Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// few4Y multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func few4Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// few6Y multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func few6Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewHalf1Y multiplies one tile of 1 rows, see isa.
-//
 //go:noescape
 func fewHalf1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewHalf2Y multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func fewHalf2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewHalf4Y multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func fewHalf4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewHalf6Y multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func fewHalf6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewBrain1Y multiplies one tile of 1 rows, see isa.
-//
 //go:noescape
 func fewBrain1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewBrain2Y multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func fewBrain2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewBrain4Y multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func fewBrain4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewBrain6Y multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func fewBrain6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewCodes1Y multiplies one tile of 1 rows, see isa.
-//
 //go:noescape
 func fewCodes1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewCodes2Y multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func fewCodes2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewCodes4Y multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func fewCodes4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewCodes6Y multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func fewCodes6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewMoved1Y multiplies one tile of 1 rows, see isa.
-//
 //go:noescape
 func fewMoved1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewMoved2Y multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func fewMoved2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewMoved4Y multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func fewMoved4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewMoved6Y multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func fewMoved6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewNibbles1Y multiplies one tile of 1 rows, see isa.
-//
 //go:noescape
 func fewNibbles1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewNibbles2Y multiplies one tile of 2 rows, see isa.
-//
 //go:noescape
 func fewNibbles2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewNibbles4Y multiplies one tile of 4 rows, see isa.
-//
 //go:noescape
 func fewNibbles4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// fewNibbles6Y multiplies one tile of 6 rows, see isa.
-//
 //go:noescape
 func fewNibbles6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
-// transposeY writes the columns of 16 rows, see isa.
-//
 //go:noescape
 func transposeY(dst []float32, step int, src []float32, ld int, blocks int)
 
-// rowTimesY adds a row times rows of w to c, see isa.
-//
 //go:noescape
 func rowTimesY(c []float32, x []float32, w []float32, ld int, blocks int, far int, farRow int, farBlock int)
 
-// copyRowsY copies rows of 16 and closes them up.
-//
 //go:noescape
 func copyRowsY(dst []float32, src []float32, ld int, n int)
 
-// spreadY cuts rows into panels, see isa.
-//
 //go:noescape
 func spreadY(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
 
-// dotY is Σ a·b.
-//
 //go:noescape
 func dotY(a []float32, b []float32) float32
 
-// dot3Y is Σ a·b·c.
-//
 //go:noescape
 func dot3Y(a []float32, c []float32, b []float32) float32
 
-// maxY is the largest number, -Inf for none.
-//
 //go:noescape
 func maxY(x []float32) float32
 
-// sumSquaresY is Σ x² in float64.
-//
 //go:noescape
 func sumSquaresY(x []float32) float64
 
-// addY is elementwise.
-//
 //go:noescape
 func addY(y []float32, a []float32, b []float32)
 
-// mulY is elementwise.
-//
 //go:noescape
 func mulY(y []float32, a []float32, b []float32)
 
-// scaleY is y = s·x.
-//
 //go:noescape
 func scaleY(y []float32, x []float32, s float32)
 
-// axpyY is y += s·x.
-//
 //go:noescape
 func axpyY(y []float32, x []float32, s float32)
 
-// mulAccY is y += a·b·s.
-//
 //go:noescape
 func mulAccY(y []float32, a []float32, b []float32, s float32)
 
-// normY is y = x·r·w.
-//
 //go:noescape
 func normY(y []float32, x []float32, w []float32, r float32)
 
-// normDXY is y = r·(dy·w - x·k).
-//
 //go:noescape
 func normDXY(y []float32, dy []float32, x []float32, w []float32, r float32, k float32)
 
-// sumY is Σ x.
-//
 //go:noescape
 func sumY(x []float32) float32
 
-// centredY is Σ (x - mean)².
-//
 //go:noescape
 func centredY(x []float32, mean float32) float32
 
-// momentsY is Σ x and Σ (x - Σ x/n)².
-//
 //go:noescape
 func momentsY(x []float32, n float32) (sum float32, squares float32)
 
-// layerY is y = (x - mean)·r·w + b.
-//
 //go:noescape
 func layerY(y []float32, x []float32, w []float32, b []float32, mean float32, r float32)
 
-// reluY is y = max(x, 0), a NaN for one.
-//
 //go:noescape
 func reluY(y []float32, x []float32)
 
-// reluBwdY is dx = dy where x is above 0 or a NaN, and 0 elsewhere.
-//
 //go:noescape
 func reluBwdY(dx []float32, dy []float32, x []float32)
 
-// largerY is best = max(best, v), a NaN for one.
-//
 //go:noescape
 func largerY(best []float32, v []float32)
 
-// largerAtY is larger, with at = p where v is taken.
-//
 //go:noescape
 func largerAtY(best []float32, v []float32, at []int32, p int32)
 
-// expY is y = c·exp(x·scale + shift) and returns Σ y.
-//
 //go:noescape
 func expY(y []float32, x []float32, scale float32, shift float32, c float32) float32
 
-// swigluY is y = g·sigmoid(g)·u.
-//
 //go:noescape
 func swigluY(y []float32, g []float32, u []float32)
 
-// swigluBwdY is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).
-//
 //go:noescape
 func swigluBwdY(dg []float32, du []float32, dy []float32, g []float32, u []float32)
 
-// softY is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
-//
 //go:noescape
 func softY(y []float32, x []float32, scale float32, top float32) (most float32, sum float32)
 
-// softGradY is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.
-//
 //go:noescape
 func softGradY(p []float32, ds []float32, s []float32, dp []float32, scale float32, lse float32, delta float32, factor float32)
 
-// gateY is y = 1/(1+exp(-(a·x + b·x³))).
-//
 //go:noescape
 func gateY(y []float32, x []float32, a float32, b float32)
 
-// geluY is y = x·Φ(x).
-//
 //go:noescape
 func geluY(y []float32, x []float32)
 
-// geluBwdY is dx = dy·(Φ(x) + x·φ(x)).
-//
 //go:noescape
 func geluBwdY(dx []float32, dy []float32, x []float32)
 
-// gateBwdY is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.
-//
 //go:noescape
 func gateBwdY(dx []float32, dy []float32, x []float32, s []float32, a float32, b float32)
 
-// shiftY is y = x + s.
-//
 //go:noescape
 func shiftY(y []float32, x []float32, s float32)
 
-// ropeY rotates pairs (i, i+r), see isa.
-//
 //go:noescape
 func ropeY(y []float32, x []float32, cos []float32, sin []float32, heads int, width int, sign float32)
 
-// ropePairsY rotates pairs (2i, 2i+1), see isa.
-//
 //go:noescape
 func ropePairsY(y []float32, x []float32, cos []float32, sin []float32, heads int, width int, sign float32)
 
-// fromBF16Y converts exactly.
-//
 //go:noescape
 func fromBF16Y(y []float32, x []uint16)
 
-// fromF16Y converts exactly.
-//
 //go:noescape
 func fromF16Y(y []float32, x []uint16)
 
-// toBF16Y rounds to nearest even.
-//
 //go:noescape
 func toBF16Y(y []uint16, x []float32)
 
-// toF16Y rounds to nearest even.
-//
 //go:noescape
 func toF16Y(y []uint16, x []float32)
 
-// nibblesY is y = table[code], the first of two codes of a byte in its low half; y is a multiple of 16 long.
-//
 //go:noescape
 func nibblesY(y []float32, codes []byte, table *[16]float32)
 
-// convTileY multiplies tiles of places, see convArgs.
-//
 //go:noescape
 func convTileY(args *int)
 
-// sumTileY adds up products of places, see sumArgs.
-//
 //go:noescape
 func sumTileY(args *int)
 
-// addRunsY adds runs, see isa.
-//
 //go:noescape
 func addRunsY(y []float32, step int, x []float32, ld int, n int, width int)
 
-// winoIn2Y is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoIn2Y(y []float32, ys int, x []float32, xs int, n int)
 
-// winoOut2Y is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoOut2Y(y []float32, ys int, x []float32, xs int, n int)
 
-// winoKernel2Y is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoKernel2Y(y []float32, ys int, x []float32, xs int, n int)
 
-// winoCotangent2Y is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoCotangent2Y(y []float32, ys int, x []float32, xs int, n int)
 
-// winoGradient2Y is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoGradient2Y(y []float32, ys int, x []float32, xs int, n int)
 
-// winoInY is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoInY(y []float32, ys int, x []float32, xs int, n int)
 
-// winoOutY is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoOutY(y []float32, ys int, x []float32, xs int, n int)
 
-// winoKernelY is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoKernelY(y []float32, ys int, x []float32, xs int, n int)
 
-// winoCotangentY is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoCotangentY(y []float32, ys int, x []float32, xs int, n int)
 
-// winoGradientY is a linear map of rows, see winoMaps.
-//
 //go:noescape
 func winoGradientY(y []float32, ys int, x []float32, xs int, n int)
 
-// adamWY is one step of AdamW with the fields of adamConst at h.
-//
 //go:noescape
 func adamWY(p []float32, m []float32, v []float32, g []float32, h *float32)
 
-// sgdY is one step of SGD with the fields of sgdConst at h.
-//
 //go:noescape
 func sgdY(p []float32, m []float32, g []float32, h *float32)
 
-// vnniZ interleaves pairs of rows, see isa.
-//
 //go:noescape
 func vnniZ(lo []uint16, hi []uint16, next int, panels int, src []uint16, ld int, pairs int)
 
-// peakZ runs 12 independent multiply-adds n times.
-//
 //go:noescape
 func peakZ(n int, x []float32)
 
-// peakY runs 12 independent multiply-adds n times.
-//
 //go:noescape
 func peakY(n int, x []float32)
 

@@ -7,6 +7,7 @@
 // func tileZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tileZ(SB), NOSPLIT, $8-136
+	// tileZ multiplies a row of tiles, see isa.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -449,6 +450,7 @@ l2:
 // func tileRowsZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tileRowsZ(SB), NOSPLIT, $8-136
+	// tileRowsZ multiplies a row of tiles, see isa.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -895,6 +897,7 @@ l2:
 // func narrowRowsZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·narrowRowsZ(SB), NOSPLIT, $8-136
+	// narrowRowsZ multiplies a row of tiles, see isa.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -1247,6 +1250,7 @@ l2:
 // func few2Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·few2Z(SB), NOSPLIT, $8-128
+	// few2Z multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -1406,6 +1410,7 @@ l6:
 // func few4Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·few4Z(SB), NOSPLIT, $8-128
+	// few4Z multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -1621,6 +1626,7 @@ l6:
 // func few6Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·few6Z(SB), NOSPLIT, $8-128
+	// few6Z multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -1892,6 +1898,7 @@ l6:
 // func few8Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·few8Z(SB), NOSPLIT, $8-128
+	// few8Z multiplies one tile of 8 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -2219,6 +2226,7 @@ l6:
 // func few10Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·few10Z(SB), NOSPLIT, $8-128
+	// few10Z multiplies one tile of 10 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -2602,6 +2610,7 @@ l6:
 // func few12Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·few12Z(SB), NOSPLIT, $8-128
+	// few12Z multiplies one tile of 12 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -3041,6 +3050,7 @@ l6:
 // func fewHalf1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewHalf1Z(SB), NOSPLIT, $8-152
+	// fewHalf1Z multiplies one tile of 1 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -3115,6 +3125,7 @@ l5:
 // func fewHalf2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewHalf2Z(SB), NOSPLIT, $8-152
+	// fewHalf2Z multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -3205,6 +3216,7 @@ l5:
 // func fewHalf4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewHalf4Z(SB), NOSPLIT, $8-152
+	// fewHalf4Z multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -3327,6 +3339,7 @@ l5:
 // func fewHalf6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewHalf6Z(SB), NOSPLIT, $8-152
+	// fewHalf6Z multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -3481,6 +3494,7 @@ l5:
 // func fewHalf8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewHalf8Z(SB), NOSPLIT, $8-152
+	// fewHalf8Z multiplies one tile of 8 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -3667,6 +3681,7 @@ l5:
 // func fewHalf10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewHalf10Z(SB), NOSPLIT, $8-152
+	// fewHalf10Z multiplies one tile of 10 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -3885,6 +3900,7 @@ l5:
 // func fewHalf12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewHalf12Z(SB), NOSPLIT, $8-152
+	// fewHalf12Z multiplies one tile of 12 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -4135,6 +4151,7 @@ l5:
 // func fewBrain1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewBrain1Z(SB), NOSPLIT, $8-152
+	// fewBrain1Z multiplies one tile of 1 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -4211,6 +4228,7 @@ l5:
 // func fewBrain2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewBrain2Z(SB), NOSPLIT, $8-152
+	// fewBrain2Z multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -4303,6 +4321,7 @@ l5:
 // func fewBrain4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewBrain4Z(SB), NOSPLIT, $8-152
+	// fewBrain4Z multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -4427,6 +4446,7 @@ l5:
 // func fewBrain6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewBrain6Z(SB), NOSPLIT, $8-152
+	// fewBrain6Z multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -4583,6 +4603,7 @@ l5:
 // func fewBrain8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewBrain8Z(SB), NOSPLIT, $8-152
+	// fewBrain8Z multiplies one tile of 8 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -4771,6 +4792,7 @@ l5:
 // func fewBrain10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewBrain10Z(SB), NOSPLIT, $8-152
+	// fewBrain10Z multiplies one tile of 10 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -4991,6 +5013,7 @@ l5:
 // func fewBrain12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewBrain12Z(SB), NOSPLIT, $8-152
+	// fewBrain12Z multiplies one tile of 12 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -5243,6 +5266,7 @@ l5:
 // func fewCodes1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewCodes1Z(SB), NOSPLIT, $8-152
+	// fewCodes1Z multiplies one tile of 1 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -5321,6 +5345,7 @@ l5:
 // func fewCodes2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewCodes2Z(SB), NOSPLIT, $8-152
+	// fewCodes2Z multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -5415,6 +5440,7 @@ l5:
 // func fewCodes4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewCodes4Z(SB), NOSPLIT, $8-152
+	// fewCodes4Z multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -5541,6 +5567,7 @@ l5:
 // func fewCodes6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewCodes6Z(SB), NOSPLIT, $8-152
+	// fewCodes6Z multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -5699,6 +5726,7 @@ l5:
 // func fewCodes8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewCodes8Z(SB), NOSPLIT, $8-152
+	// fewCodes8Z multiplies one tile of 8 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -5889,6 +5917,7 @@ l5:
 // func fewCodes10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewCodes10Z(SB), NOSPLIT, $8-152
+	// fewCodes10Z multiplies one tile of 10 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -6111,6 +6140,7 @@ l5:
 // func fewCodes12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewCodes12Z(SB), NOSPLIT, $8-152
+	// fewCodes12Z multiplies one tile of 12 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -6365,6 +6395,7 @@ l5:
 // func fewMoved1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewMoved1Z(SB), NOSPLIT, $8-152
+	// fewMoved1Z multiplies one tile of 1 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -6445,6 +6476,7 @@ l5:
 // func fewMoved2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewMoved2Z(SB), NOSPLIT, $8-152
+	// fewMoved2Z multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -6541,6 +6573,7 @@ l5:
 // func fewMoved4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewMoved4Z(SB), NOSPLIT, $8-152
+	// fewMoved4Z multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -6669,6 +6702,7 @@ l5:
 // func fewMoved6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewMoved6Z(SB), NOSPLIT, $8-152
+	// fewMoved6Z multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -6829,6 +6863,7 @@ l5:
 // func fewMoved8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewMoved8Z(SB), NOSPLIT, $8-152
+	// fewMoved8Z multiplies one tile of 8 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -7021,6 +7056,7 @@ l5:
 // func fewMoved10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewMoved10Z(SB), NOSPLIT, $8-152
+	// fewMoved10Z multiplies one tile of 10 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -7245,6 +7281,7 @@ l5:
 // func fewMoved12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewMoved12Z(SB), NOSPLIT, $8-152
+	// fewMoved12Z multiplies one tile of 12 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -7501,6 +7538,7 @@ l5:
 // func fewNibbles1Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewNibbles1Z(SB), NOSPLIT, $8-152
+	// fewNibbles1Z multiplies one tile of 1 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -7583,6 +7621,7 @@ l5:
 // func fewNibbles2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewNibbles2Z(SB), NOSPLIT, $8-152
+	// fewNibbles2Z multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -7681,6 +7720,7 @@ l5:
 // func fewNibbles4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewNibbles4Z(SB), NOSPLIT, $8-152
+	// fewNibbles4Z multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -7811,6 +7851,7 @@ l5:
 // func fewNibbles6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewNibbles6Z(SB), NOSPLIT, $8-152
+	// fewNibbles6Z multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -7973,6 +8014,7 @@ l5:
 // func fewNibbles8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewNibbles8Z(SB), NOSPLIT, $8-152
+	// fewNibbles8Z multiplies one tile of 8 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -8167,6 +8209,7 @@ l5:
 // func fewNibbles10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewNibbles10Z(SB), NOSPLIT, $8-152
+	// fewNibbles10Z multiplies one tile of 10 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -8393,6 +8436,7 @@ l5:
 // func fewNibbles12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·fewNibbles12Z(SB), NOSPLIT, $8-152
+	// fewNibbles12Z multiplies one tile of 12 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -8651,6 +8695,7 @@ l5:
 // func transposeZ(dst []float32, step int, src []float32, ld int, blocks int)
 // Requires: AVX, AVX512F
 TEXT ·transposeZ(SB), NOSPLIT, $0-72
+	// transposeZ writes the columns of 16 rows, see isa.
 	MOVQ dst_base+0(FP), AX
 	MOVQ src_base+32(FP), CX
 	MOVQ step+24(FP), DX
@@ -8802,6 +8847,7 @@ l2:
 // func rowTimesZ(c []float32, x []float32, w []float32, ld int, blocks int, far int, farRow int, farBlock int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·rowTimesZ(SB), NOSPLIT, $8-112
+	// rowTimesZ adds a row times rows of w to c, see isa.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -9002,6 +9048,7 @@ l2:
 // func copyRowsZ(dst []float32, src []float32, ld int, n int)
 // Requires: AVX, AVX512F
 TEXT ·copyRowsZ(SB), NOSPLIT, $0-64
+	// copyRowsZ copies rows of 16 and closes them up.
 	MOVQ dst_base+0(FP), AX
 	MOVQ src_base+24(FP), CX
 	MOVQ ld+48(FP), DX
@@ -9025,6 +9072,7 @@ l2:
 // func spreadZ(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
 // Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·spreadZ(SB), NOSPLIT, $0-88
+	// spreadZ cuts rows into panels, see isa.
 	MOVQ  dst_base+0(FP), AX
 	MOVQ  src_base+48(FP), CX
 	MOVQ  ld+72(FP), DX
@@ -9092,6 +9140,7 @@ l2:
 // func dotZ(a []float32, b []float32) float32
 // Requires: AVX, AVX512F, BMI2
 TEXT ·dotZ(SB), NOSPLIT, $8-52
+	// dotZ is Σ a·b.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -9167,6 +9216,7 @@ l5:
 // func dot3Z(a []float32, c []float32, b []float32) float32
 // Requires: AVX, AVX512F, BMI2
 TEXT ·dot3Z(SB), NOSPLIT, $8-76
+	// dot3Z is Σ a·b·c.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -9257,6 +9307,7 @@ l5:
 // func maxZ(x []float32) float32
 // Requires: AVX, AVX512F, BMI2
 TEXT ·maxZ(SB), NOSPLIT, $8-28
+	// maxZ is the largest number, -Inf for none.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -9341,6 +9392,7 @@ GLOBL fff800000<>(SB), RODATA|NOPTR, $64
 // func sumSquaresZ(x []float32) float64
 // Requires: AVX, AVX512F, BMI2
 TEXT ·sumSquaresZ(SB), NOSPLIT, $8-32
+	// sumSquaresZ is Σ x² in float64.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -9417,6 +9469,7 @@ l5:
 // func addZ(y []float32, a []float32, b []float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·addZ(SB), NOSPLIT, $8-72
+	// addZ is elementwise.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -9485,6 +9538,7 @@ l5:
 // func mulZ(y []float32, a []float32, b []float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·mulZ(SB), NOSPLIT, $8-72
+	// mulZ is elementwise.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -9553,6 +9607,7 @@ l5:
 // func scaleZ(y []float32, x []float32, s float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·scaleZ(SB), NOSPLIT, $8-52
+	// scaleZ is y = s·x.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -9613,6 +9668,7 @@ l5:
 // func axpyZ(y []float32, x []float32, s float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·axpyZ(SB), NOSPLIT, $8-52
+	// axpyZ is y += s·x.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -9679,6 +9735,7 @@ l5:
 // func mulAccZ(y []float32, a []float32, b []float32, s float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·mulAccZ(SB), NOSPLIT, $8-76
+	// mulAccZ is y += a·b·s.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -9752,6 +9809,7 @@ l5:
 // func normZ(y []float32, x []float32, w []float32, r float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·normZ(SB), NOSPLIT, $8-76
+	// normZ is y = x·r·w.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -9817,6 +9875,7 @@ l5:
 // func normDXZ(y []float32, dy []float32, x []float32, w []float32, r float32, k float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·normDXZ(SB), NOSPLIT, $8-104
+	// normDXZ is y = r·(dy·w - x·k).
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -9894,6 +9953,7 @@ l5:
 // func sumZ(x []float32) float32
 // Requires: AVX, AVX512F, BMI2
 TEXT ·sumZ(SB), NOSPLIT, $8-28
+	// sumZ is Σ x.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -9960,6 +10020,7 @@ l5:
 // func centredZ(x []float32, mean float32) float32
 // Requires: AVX, AVX512F, BMI2
 TEXT ·centredZ(SB), NOSPLIT, $8-36
+	// centredZ is Σ (x - mean)².
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -10034,6 +10095,7 @@ l5:
 // func momentsZ(x []float32, n float32) (sum float32, squares float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·momentsZ(SB), NOSPLIT, $8-40
+	// momentsZ is Σ x and Σ (x - Σ x/n)².
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -10164,6 +10226,7 @@ l10:
 // func layerZ(y []float32, x []float32, w []float32, b []float32, mean float32, r float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·layerZ(SB), NOSPLIT, $8-104
+	// layerZ is y = (x - mean)·r·w + b.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -10241,6 +10304,7 @@ l5:
 // func reluZ(y []float32, x []float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·reluZ(SB), NOSPLIT, $0-48
+	// reluZ is y = max(x, 0), a NaN for one.
 	VPXORD Z0, Z0, Z0
 	MOVQ   y_len+8(FP), AX
 	MOVQ   y_base+0(FP), CX
@@ -10301,6 +10365,7 @@ l5:
 // func reluBwdZ(dx []float32, dy []float32, x []float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·reluBwdZ(SB), NOSPLIT, $0-72
+	// reluBwdZ is dx = dy where x is above 0 or a NaN, and 0 elsewhere.
 	VPXORD Z0, Z0, Z0
 	MOVQ   dx_len+8(FP), AX
 	MOVQ   dx_base+0(FP), CX
@@ -10376,6 +10441,7 @@ l5:
 // func largerZ(best []float32, v []float32)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·largerZ(SB), NOSPLIT, $0-48
+	// largerZ is best = max(best, v), a NaN for one.
 	MOVQ best_len+8(FP), AX
 	MOVQ best_base+0(FP), CX
 	MOVQ v_base+24(FP), DX
@@ -10447,6 +10513,7 @@ l5:
 // func largerAtZ(best []float32, v []float32, at []int32, p int32)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·largerAtZ(SB), NOSPLIT, $0-76
+	// largerAtZ is larger, with at = p where v is taken.
 	VBROADCASTSS p+72(FP), Z0
 	MOVQ         best_len+8(FP), AX
 	MOVQ         best_base+0(FP), CX
@@ -10550,6 +10617,7 @@ l5:
 // func expZ(y []float32, x []float32, scale float32, shift float32, c float32) float32
 // Requires: AVX, AVX512F, BMI2
 TEXT ·expZ(SB), NOSPLIT, $8-68
+	// expZ is y = c·exp(x·scale + shift) and returns Σ y.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -10918,6 +10986,7 @@ GLOBL f39506967<>(SB), RODATA|NOPTR, $64
 // func swigluZ(y []float32, g []float32, u []float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·swigluZ(SB), NOSPLIT, $8-72
+	// swigluZ is y = g·sigmoid(g)·u.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -11236,6 +11305,7 @@ GLOBL f3aaddd0a<>(SB), RODATA|NOPTR, $64
 // func swigluBwdZ(dg []float32, du []float32, dy []float32, g []float32, u []float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·swigluBwdZ(SB), NOSPLIT, $8-120
+	// swigluBwdZ is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -11340,6 +11410,7 @@ l3:
 // func softZ(y []float32, x []float32, scale float32, top float32) (most float32, sum float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·softZ(SB), NOSPLIT, $8-64
+	// softZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -11567,6 +11638,7 @@ GLOBL f49800000<>(SB), RODATA|NOPTR, $64
 // func softGradZ(p []float32, ds []float32, s []float32, dp []float32, scale float32, lse float32, delta float32, factor float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·softGradZ(SB), NOSPLIT, $8-112
+	// softGradZ is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -11720,6 +11792,7 @@ GLOBL f00000000<>(SB), RODATA|NOPTR, $64
 // func softPastZ(y []float32, x []float32, scale float32, top float32) (most float32, sum float32)
 // Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·softPastZ(SB), NOSPLIT, $8-64
+	// softPastZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -11912,6 +11985,7 @@ l11:
 // func softHalfZ(y []uint16, x []float32, scale float32, top float32) (most float32, sum float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·softHalfZ(SB), NOSPLIT, $8-64
+	// softHalfZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -12107,6 +12181,7 @@ l11:
 // func softHalfPastZ(y []uint16, x []float32, scale float32, top float32) (most float32, sum float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, MMX+
 TEXT ·softHalfPastZ(SB), NOSPLIT, $8-64
+	// softHalfPastZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -12303,6 +12378,7 @@ l11:
 // func softGradHalfZ(p []uint16, ds []uint16, s []float32, dp []float32, scale float32, lse float32, delta float32, factor float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·softGradHalfZ(SB), NOSPLIT, $8-112
+	// softGradHalfZ is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -12446,6 +12522,7 @@ l5:
 // func gateZ(y []float32, x []float32, a float32, b float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·gateZ(SB), NOSPLIT, $8-56
+	// gateZ is y = 1/(1+exp(-(a·x + b·x³))).
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -12606,6 +12683,7 @@ GLOBL f7f7fffff<>(SB), RODATA|NOPTR, $64
 // func geluZ(y []float32, x []float32)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·geluZ(SB), NOSPLIT, $8-48
+	// geluZ is y = x·Φ(x).
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -13015,6 +13093,7 @@ GLOBL f3dbed492<>(SB), RODATA|NOPTR, $64
 // func geluBwdZ(dx []float32, dy []float32, x []float32)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·geluBwdZ(SB), NOSPLIT, $8-72
+	// geluBwdZ is dx = dy·(Φ(x) + x·φ(x)).
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -13141,6 +13220,7 @@ l3:
 // func gateBwdZ(dx []float32, dy []float32, x []float32, s []float32, a float32, b float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·gateBwdZ(SB), NOSPLIT, $8-104
+	// gateBwdZ is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -13264,6 +13344,7 @@ GLOBL f461c4000<>(SB), RODATA|NOPTR, $64
 // func shiftZ(y []float32, x []float32, s float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·shiftZ(SB), NOSPLIT, $8-52
+	// shiftZ is y = x + s.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -13324,6 +13405,7 @@ l5:
 // func ropeZ(y []float32, x []float32, cos []float32, sin []float32, heads int, width int, sign float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·ropeZ(SB), NOSPLIT, $8-116
+	// ropeZ rotates pairs (i, i+r), see isa.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -13406,6 +13488,7 @@ l2:
 // func ropePairsZ(y []float32, x []float32, cos []float32, sin []float32, heads int, width int, sign float32)
 // Requires: AVX, AVX512F
 TEXT ·ropePairsZ(SB), NOSPLIT, $8-116
+	// ropePairsZ rotates pairs (2i, 2i+1), see isa.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -13461,6 +13544,7 @@ l2:
 // func fromBF16Z(y []float32, x []uint16)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·fromBF16Z(SB), NOSPLIT, $0-48
+	// fromBF16Z converts exactly.
 	MOVQ y_len+8(FP), AX
 	MOVQ y_base+0(FP), CX
 	MOVQ x_base+24(FP), DX
@@ -13514,6 +13598,7 @@ l5:
 // func fromF16Z(y []float32, x []uint16)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·fromF16Z(SB), NOSPLIT, $0-48
+	// fromF16Z converts exactly.
 	MOVQ y_len+8(FP), AX
 	MOVQ y_base+0(FP), CX
 	MOVQ x_base+24(FP), DX
@@ -13561,6 +13646,7 @@ l5:
 // func toBF16Z(y []uint16, x []float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·toBF16Z(SB), NOSPLIT, $0-48
+	// toBF16Z rounds to nearest even.
 	MOVQ y_len+8(FP), AX
 	MOVQ x_base+24(FP), CX
 	MOVQ y_base+0(FP), DX
@@ -13704,6 +13790,7 @@ GLOBL i40<>(SB), RODATA|NOPTR, $64
 // func toF16Z(y []uint16, x []float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·toF16Z(SB), NOSPLIT, $0-48
+	// toF16Z rounds to nearest even.
 	MOVQ y_len+8(FP), AX
 	MOVQ x_base+24(FP), CX
 	MOVQ y_base+0(FP), DX
@@ -13751,6 +13838,7 @@ l5:
 // func nibblesZ(y []float32, codes []byte, table *[16]float32)
 // Requires: AVX, AVX512F
 TEXT ·nibblesZ(SB), NOSPLIT, $0-56
+	// nibblesZ is y = table[code], the first of two codes of a byte in its low half; y is a multiple of 16 long.
 	MOVQ    y_len+8(FP), AX
 	MOVQ    y_base+0(FP), CX
 	MOVQ    codes_base+24(FP), DX
@@ -13797,6 +13885,7 @@ GLOBL if0f0f0f<>(SB), RODATA|NOPTR, $64
 // func convTileZ(args *int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·convTileZ(SB), NOSPLIT, $8-8
+	// convTileZ multiplies tiles of places, see convArgs.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -14138,6 +14227,7 @@ l4:
 // func sumTileZ(args *int)
 // Requires: AVX, AVX512F
 TEXT ·sumTileZ(SB), NOSPLIT, $8-8
+	// sumTileZ adds up products of places, see sumArgs.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -14357,6 +14447,7 @@ l4:
 // func addRunsZ(y []float32, step int, x []float32, ld int, n int, width int)
 // Requires: AVX, AVX512F
 TEXT ·addRunsZ(SB), NOSPLIT, $8-80
+	// addRunsZ adds runs, see isa.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -14435,6 +14526,7 @@ l2:
 // func convPairsZ(args *int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·convPairsZ(SB), NOSPLIT, $8-8
+	// convPairsZ multiplies tiles of places, see convArgs.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -14849,6 +14941,7 @@ l4:
 // func sumPairsZ(args *int)
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·sumPairsZ(SB), NOSPLIT, $8-8
+	// sumPairsZ adds up products of places, see sumArgs.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -15068,6 +15161,7 @@ l4:
 // func winoIn2Z(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·winoIn2Z(SB), NOSPLIT, $8-72
+	// winoIn2Z is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -15324,6 +15418,7 @@ GLOBL f3d2aaaab<>(SB), RODATA|NOPTR, $64
 // func winoOut2Z(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·winoOut2Z(SB), NOSPLIT, $8-72
+	// winoOut2Z is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -15396,6 +15491,7 @@ l3:
 // func winoKernel2Z(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·winoKernel2Z(SB), NOSPLIT, $8-72
+	// winoKernel2Z is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -15472,6 +15568,7 @@ l3:
 // func winoCotangent2Z(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·winoCotangent2Z(SB), NOSPLIT, $8-72
+	// winoCotangent2Z is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -15542,6 +15639,7 @@ l3:
 // func winoGradient2Z(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·winoGradient2Z(SB), NOSPLIT, $8-72
+	// winoGradient2Z is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -15620,6 +15718,7 @@ l3:
 // func winoInZ(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·winoInZ(SB), NOSPLIT, $8-72
+	// winoInZ is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -15730,6 +15829,7 @@ l3:
 // func winoOutZ(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·winoOutZ(SB), NOSPLIT, $8-72
+	// winoOutZ is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -15824,6 +15924,7 @@ l3:
 // func winoKernelZ(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·winoKernelZ(SB), NOSPLIT, $8-72
+	// winoKernelZ is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -15916,6 +16017,7 @@ l3:
 // func winoCotangentZ(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·winoCotangentZ(SB), NOSPLIT, $8-72
+	// winoCotangentZ is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -16008,6 +16110,7 @@ l3:
 // func winoGradientZ(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·winoGradientZ(SB), NOSPLIT, $8-72
+	// winoGradientZ is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -16102,6 +16205,7 @@ l3:
 // func adamWZ(p []float32, m []float32, v []float32, g []float32, h *float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·adamWZ(SB), NOSPLIT, $8-104
+	// adamWZ is one step of AdamW with the fields of adamConst at h.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -16183,6 +16287,7 @@ l3:
 // func sgdZ(p []float32, m []float32, g []float32, h *float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·sgdZ(SB), NOSPLIT, $8-80
+	// sgdZ is one step of SGD with the fields of sgdConst at h.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -16240,6 +16345,7 @@ l3:
 // func addHalfZ(y []uint16, a []uint16, b []uint16)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·addHalfZ(SB), NOSPLIT, $8-72
+	// addHalfZ is elementwise.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -16326,6 +16432,7 @@ l5:
 // func mulHalfZ(y []uint16, a []uint16, b []uint16)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·mulHalfZ(SB), NOSPLIT, $8-72
+	// mulHalfZ is elementwise.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -16412,6 +16519,7 @@ l5:
 // func scaleHalfZ(y []uint16, x []uint16, s float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·scaleHalfZ(SB), NOSPLIT, $8-52
+	// scaleHalfZ is y = s·x.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -16484,6 +16592,7 @@ l5:
 // func swigluHalfZ(y []uint16, g []uint16, u []uint16)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·swigluHalfZ(SB), NOSPLIT, $8-72
+	// swigluHalfZ is y = g·sigmoid(g)·u.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -16634,6 +16743,7 @@ l5:
 // func swigluBwdHalfZ(dg []uint16, du []uint16, dy []uint16, g []uint16, u []uint16)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·swigluBwdHalfZ(SB), NOSPLIT, $8-120
+	// swigluBwdHalfZ is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -16748,6 +16858,7 @@ l3:
 // func geluHalfZ(y []uint16, x []uint16)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·geluHalfZ(SB), NOSPLIT, $8-48
+	// geluHalfZ is y = x·Φ(x).
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -17097,6 +17208,7 @@ GLOBL f3f317096<>(SB), RODATA|NOPTR, $64
 // func geluBwdHalfZ(dx []uint16, dy []uint16, x []uint16)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·geluBwdHalfZ(SB), NOSPLIT, $8-72
+	// geluBwdHalfZ is dx = dy·(Φ(x) + x·φ(x)).
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -17211,6 +17323,7 @@ l3:
 // func dotHalfZ(a []uint16, b []uint16) float32
 // Requires: AVX, AVX512F, BMI2
 TEXT ·dotHalfZ(SB), NOSPLIT, $8-52
+	// dotHalfZ is Σ a·b.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -17298,6 +17411,7 @@ l5:
 // func dot3HalfZ(a []uint16, c []uint16, b []float32) float32
 // Requires: AVX, AVX512F, BMI2
 TEXT ·dot3HalfZ(SB), NOSPLIT, $8-76
+	// dot3HalfZ is Σ a·b·c.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -17400,6 +17514,7 @@ l5:
 // func mulAccHalfZ(y []float32, a []uint16, b []uint16, s float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·mulAccHalfZ(SB), NOSPLIT, $8-76
+	// mulAccHalfZ is y += a·b·s.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -17481,6 +17596,7 @@ l5:
 // func normHalfZ(y []uint16, x []uint16, w []float32, r float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·normHalfZ(SB), NOSPLIT, $8-76
+	// normHalfZ is y = x·r·w.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -17554,6 +17670,7 @@ l5:
 // func normDXHalfZ(y []uint16, dy []uint16, x []uint16, w []float32, r float32, k float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·normDXHalfZ(SB), NOSPLIT, $8-104
+	// normDXHalfZ is y = r·(dy·w - x·k).
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -17643,6 +17760,7 @@ l5:
 // func sumHalfZ(x []uint16) float32
 // Requires: AVX, AVX512F, BMI2
 TEXT ·sumHalfZ(SB), NOSPLIT, $8-28
+	// sumHalfZ is Σ x.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -17715,6 +17833,7 @@ l5:
 // func centredHalfZ(x []uint16, mean float32) float32
 // Requires: AVX, AVX512F, BMI2
 TEXT ·centredHalfZ(SB), NOSPLIT, $8-36
+	// centredHalfZ is Σ (x - mean)².
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -17795,6 +17914,7 @@ l5:
 // func layerHalfZ(y []uint16, x []uint16, w []float32, b []float32, mean float32, r float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·layerHalfZ(SB), NOSPLIT, $8-104
+	// layerHalfZ is y = (x - mean)·r·w + b.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -17880,6 +18000,7 @@ l5:
 // func ropeHalfZ(y []uint16, x []uint16, cos []float32, sin []float32, heads int, width int, sign float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·ropeHalfZ(SB), NOSPLIT, $8-116
+	// ropeHalfZ rotates pairs (i, i+r), see isa.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -17971,6 +18092,7 @@ l2:
 // func roundHalfZ(y []uint16, x []float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
 TEXT ·roundHalfZ(SB), NOSPLIT, $0-48
+	// roundHalfZ rounds to nearest even.
 	MOVQ x_len+32(FP), AX
 	MOVQ x_base+24(FP), CX
 	MOVQ y_base+0(FP), DX
@@ -18024,6 +18146,7 @@ l5:
 // func rowTimesHalfZ(c []float32, x []uint16, w []uint16, ld int, blocks int, far int, farRow int, farBlock int)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·rowTimesHalfZ(SB), NOSPLIT, $0-112
+	// rowTimesHalfZ adds a row times rows of w to c, see isa.
 	MOVQ    c_base+0(FP), AX
 	MOVQ    x_base+24(FP), CX
 	MOVQ    w_base+48(FP), DX
@@ -18218,6 +18341,7 @@ l2:
 // func tileY(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·tileY(SB), NOSPLIT, $8-136
+	// tileY multiplies a row of tiles, see isa.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -18487,6 +18611,7 @@ l2:
 // func tileRowsY(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·tileRowsY(SB), NOSPLIT, $8-136
+	// tileRowsY multiplies a row of tiles, see isa.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -18752,6 +18877,7 @@ l2:
 // func few2Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·few2Y(SB), NOSPLIT, $8-128
+	// few2Y multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -18906,6 +19032,7 @@ l6:
 // func few4Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·few4Y(SB), NOSPLIT, $8-128
+	// few4Y multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -19116,6 +19243,7 @@ l6:
 // func few6Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·few6Y(SB), NOSPLIT, $8-128
+	// few6Y multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -19382,6 +19510,7 @@ l6:
 // func fewHalf1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, CMOV, F16C, FMA3, MMX+
 TEXT ·fewHalf1Y(SB), NOSPLIT, $8-152
+	// fewHalf1Y multiplies one tile of 1 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -19456,6 +19585,7 @@ l5:
 // func fewHalf2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, CMOV, F16C, FMA3, MMX+
 TEXT ·fewHalf2Y(SB), NOSPLIT, $8-152
+	// fewHalf2Y multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -19546,6 +19676,7 @@ l5:
 // func fewHalf4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, CMOV, F16C, FMA3, MMX+
 TEXT ·fewHalf4Y(SB), NOSPLIT, $8-152
+	// fewHalf4Y multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -19668,6 +19799,7 @@ l5:
 // func fewHalf6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, CMOV, F16C, FMA3, MMX+
 TEXT ·fewHalf6Y(SB), NOSPLIT, $8-152
+	// fewHalf6Y multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -19822,6 +19954,7 @@ l5:
 // func fewBrain1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewBrain1Y(SB), NOSPLIT, $8-152
+	// fewBrain1Y multiplies one tile of 1 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -19898,6 +20031,7 @@ l5:
 // func fewBrain2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewBrain2Y(SB), NOSPLIT, $8-152
+	// fewBrain2Y multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -19990,6 +20124,7 @@ l5:
 // func fewBrain4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewBrain4Y(SB), NOSPLIT, $8-152
+	// fewBrain4Y multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -20114,6 +20249,7 @@ l5:
 // func fewBrain6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewBrain6Y(SB), NOSPLIT, $8-152
+	// fewBrain6Y multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -20270,6 +20406,7 @@ l5:
 // func fewCodes1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewCodes1Y(SB), NOSPLIT, $8-152
+	// fewCodes1Y multiplies one tile of 1 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -20348,6 +20485,7 @@ l5:
 // func fewCodes2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewCodes2Y(SB), NOSPLIT, $8-152
+	// fewCodes2Y multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -20442,6 +20580,7 @@ l5:
 // func fewCodes4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewCodes4Y(SB), NOSPLIT, $8-152
+	// fewCodes4Y multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -20568,6 +20707,7 @@ l5:
 // func fewCodes6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewCodes6Y(SB), NOSPLIT, $8-152
+	// fewCodes6Y multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -20726,6 +20866,7 @@ l5:
 // func fewMoved1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewMoved1Y(SB), NOSPLIT, $8-152
+	// fewMoved1Y multiplies one tile of 1 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -20806,6 +20947,7 @@ l5:
 // func fewMoved2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewMoved2Y(SB), NOSPLIT, $8-152
+	// fewMoved2Y multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -20902,6 +21044,7 @@ l5:
 // func fewMoved4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewMoved4Y(SB), NOSPLIT, $8-152
+	// fewMoved4Y multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -21030,6 +21173,7 @@ l5:
 // func fewMoved6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewMoved6Y(SB), NOSPLIT, $8-152
+	// fewMoved6Y multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -21190,6 +21334,7 @@ l5:
 // func fewNibbles1Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewNibbles1Y(SB), NOSPLIT, $8-152
+	// fewNibbles1Y multiplies one tile of 1 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -21272,6 +21417,7 @@ l5:
 // func fewNibbles2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewNibbles2Y(SB), NOSPLIT, $8-152
+	// fewNibbles2Y multiplies one tile of 2 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -21370,6 +21516,7 @@ l5:
 // func fewNibbles4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewNibbles4Y(SB), NOSPLIT, $8-152
+	// fewNibbles4Y multiplies one tile of 4 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -21500,6 +21647,7 @@ l5:
 // func fewNibbles6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·fewNibbles6Y(SB), NOSPLIT, $8-152
+	// fewNibbles6Y multiplies one tile of 6 rows, see isa.
 	VSTMXCSR   (SP)
 	MOVL       (SP), AX
 	ORL        $0x00008040, AX
@@ -21662,6 +21810,7 @@ l5:
 // func transposeY(dst []float32, step int, src []float32, ld int, blocks int)
 // Requires: AVX
 TEXT ·transposeY(SB), NOSPLIT, $0-72
+	// transposeY writes the columns of 16 rows, see isa.
 	MOVQ dst_base+0(FP), AX
 	MOVQ src_base+32(FP), CX
 	MOVQ step+24(FP), DX
@@ -21816,6 +21965,7 @@ l3:
 // func rowTimesY(c []float32, x []float32, w []float32, ld int, blocks int, far int, farRow int, farBlock int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·rowTimesY(SB), NOSPLIT, $8-112
+	// rowTimesY adds a row times rows of w to c, see isa.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -21928,6 +22078,7 @@ l2:
 // func copyRowsY(dst []float32, src []float32, ld int, n int)
 // Requires: AVX
 TEXT ·copyRowsY(SB), NOSPLIT, $0-64
+	// copyRowsY copies rows of 16 and closes them up.
 	MOVQ dst_base+0(FP), AX
 	MOVQ src_base+24(FP), CX
 	MOVQ ld+48(FP), DX
@@ -21953,6 +22104,7 @@ l2:
 // func spreadY(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
 // Requires: AVX, MMX+
 TEXT ·spreadY(SB), NOSPLIT, $0-88
+	// spreadY cuts rows into panels, see isa.
 	MOVQ    dst_base+0(FP), AX
 	MOVQ    src_base+48(FP), CX
 	MOVQ    ld+72(FP), DX
@@ -22039,6 +22191,7 @@ GLOBL tailMask<>(SB), RODATA|NOPTR, $64
 // func dotY(a []float32, b []float32) float32
 // Requires: AVX, FMA3
 TEXT ·dotY(SB), NOSPLIT, $8-52
+	// dotY is Σ a·b.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -22112,6 +22265,7 @@ l5:
 // func dot3Y(a []float32, c []float32, b []float32) float32
 // Requires: AVX, FMA3
 TEXT ·dot3Y(SB), NOSPLIT, $8-76
+	// dot3Y is Σ a·b·c.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -22200,6 +22354,7 @@ l5:
 // func maxY(x []float32) float32
 // Requires: AVX
 TEXT ·maxY(SB), NOSPLIT, $8-28
+	// maxY is the largest number, -Inf for none.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -22266,6 +22421,7 @@ l5:
 // func sumSquaresY(x []float32) float64
 // Requires: AVX, FMA3
 TEXT ·sumSquaresY(SB), NOSPLIT, $8-32
+	// sumSquaresY is Σ x² in float64.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -22340,6 +22496,7 @@ l5:
 // func addY(y []float32, a []float32, b []float32)
 // Requires: AVX
 TEXT ·addY(SB), NOSPLIT, $8-72
+	// addY is elementwise.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -22408,6 +22565,7 @@ l5:
 // func mulY(y []float32, a []float32, b []float32)
 // Requires: AVX
 TEXT ·mulY(SB), NOSPLIT, $8-72
+	// mulY is elementwise.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -22476,6 +22634,7 @@ l5:
 // func scaleY(y []float32, x []float32, s float32)
 // Requires: AVX
 TEXT ·scaleY(SB), NOSPLIT, $8-52
+	// scaleY is y = s·x.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -22536,6 +22695,7 @@ l5:
 // func axpyY(y []float32, x []float32, s float32)
 // Requires: AVX, FMA3
 TEXT ·axpyY(SB), NOSPLIT, $8-52
+	// axpyY is y += s·x.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -22602,6 +22762,7 @@ l5:
 // func mulAccY(y []float32, a []float32, b []float32, s float32)
 // Requires: AVX
 TEXT ·mulAccY(SB), NOSPLIT, $8-76
+	// mulAccY is y += a·b·s.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -22675,6 +22836,7 @@ l5:
 // func normY(y []float32, x []float32, w []float32, r float32)
 // Requires: AVX
 TEXT ·normY(SB), NOSPLIT, $8-76
+	// normY is y = x·r·w.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -22740,6 +22902,7 @@ l5:
 // func normDXY(y []float32, dy []float32, x []float32, w []float32, r float32, k float32)
 // Requires: AVX, FMA3
 TEXT ·normDXY(SB), NOSPLIT, $8-104
+	// normDXY is y = r·(dy·w - x·k).
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -22817,6 +22980,7 @@ l5:
 // func sumY(x []float32) float32
 // Requires: AVX
 TEXT ·sumY(SB), NOSPLIT, $8-28
+	// sumY is Σ x.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -22881,6 +23045,7 @@ l5:
 // func centredY(x []float32, mean float32) float32
 // Requires: AVX, FMA3
 TEXT ·centredY(SB), NOSPLIT, $8-36
+	// centredY is Σ (x - mean)².
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -22953,6 +23118,7 @@ l5:
 // func momentsY(x []float32, n float32) (sum float32, squares float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·momentsY(SB), NOSPLIT, $8-40
+	// momentsY is Σ x and Σ (x - Σ x/n)².
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -23079,6 +23245,7 @@ l10:
 // func layerY(y []float32, x []float32, w []float32, b []float32, mean float32, r float32)
 // Requires: AVX, FMA3
 TEXT ·layerY(SB), NOSPLIT, $8-104
+	// layerY is y = (x - mean)·r·w + b.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -23156,6 +23323,7 @@ l5:
 // func reluY(y []float32, x []float32)
 // Requires: AVX
 TEXT ·reluY(SB), NOSPLIT, $0-48
+	// reluY is y = max(x, 0), a NaN for one.
 	VXORPS Y0, Y0, Y0
 	MOVQ   y_len+8(FP), AX
 	MOVQ   y_base+0(FP), CX
@@ -23216,6 +23384,7 @@ l5:
 // func reluBwdY(dx []float32, dy []float32, x []float32)
 // Requires: AVX
 TEXT ·reluBwdY(SB), NOSPLIT, $0-72
+	// reluBwdY is dx = dy where x is above 0 or a NaN, and 0 elsewhere.
 	VXORPS Y0, Y0, Y0
 	MOVQ   dx_len+8(FP), AX
 	MOVQ   dx_base+0(FP), CX
@@ -23291,6 +23460,7 @@ l5:
 // func largerY(best []float32, v []float32)
 // Requires: AVX
 TEXT ·largerY(SB), NOSPLIT, $0-48
+	// largerY is best = max(best, v), a NaN for one.
 	MOVQ best_len+8(FP), AX
 	MOVQ best_base+0(FP), CX
 	MOVQ v_base+24(FP), DX
@@ -23362,6 +23532,7 @@ l5:
 // func largerAtY(best []float32, v []float32, at []int32, p int32)
 // Requires: AVX
 TEXT ·largerAtY(SB), NOSPLIT, $0-76
+	// largerAtY is larger, with at = p where v is taken.
 	VBROADCASTSS p+72(FP), Y0
 	MOVQ         best_len+8(FP), AX
 	MOVQ         best_base+0(FP), CX
@@ -23469,6 +23640,7 @@ l5:
 // func expY(y []float32, x []float32, scale float32, shift float32, c float32) float32
 // Requires: AVX, AVX2, FMA3
 TEXT ·expY(SB), NOSPLIT, $8-68
+	// expY is y = c·exp(x·scale + shift) and returns Σ y.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -23646,6 +23818,7 @@ l5:
 // func swigluY(y []float32, g []float32, u []float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·swigluY(SB), NOSPLIT, $8-72
+	// swigluY is y = g·sigmoid(g)·u.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -23809,6 +23982,7 @@ l5:
 // func swigluBwdY(dg []float32, du []float32, dy []float32, g []float32, u []float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·swigluBwdY(SB), NOSPLIT, $8-120
+	// swigluBwdY is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -23922,6 +24096,7 @@ l3:
 // func softY(y []float32, x []float32, scale float32, top float32) (most float32, sum float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·softY(SB), NOSPLIT, $8-64
+	// softY is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -24158,6 +24333,7 @@ GLOBL f42fe0000<>(SB), RODATA|NOPTR, $64
 // func softGradY(p []float32, ds []float32, s []float32, dp []float32, scale float32, lse float32, delta float32, factor float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·softGradY(SB), NOSPLIT, $8-112
+	// softGradY is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -24324,6 +24500,7 @@ l5:
 // func gateY(y []float32, x []float32, a float32, b float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·gateY(SB), NOSPLIT, $8-56
+	// gateY is y = 1/(1+exp(-(a·x + b·x³))).
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -24491,6 +24668,7 @@ l5:
 // func geluY(y []float32, x []float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·geluY(SB), NOSPLIT, $8-48
+	// geluY is y = x·Φ(x).
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -24718,6 +24896,7 @@ l5:
 // func geluBwdY(dx []float32, dy []float32, x []float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·geluBwdY(SB), NOSPLIT, $8-72
+	// geluBwdY is dx = dy·(Φ(x) + x·φ(x)).
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -24852,6 +25031,7 @@ l3:
 // func gateBwdY(dx []float32, dy []float32, x []float32, s []float32, a float32, b float32)
 // Requires: AVX, FMA3
 TEXT ·gateBwdY(SB), NOSPLIT, $8-104
+	// gateBwdY is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -24921,6 +25101,7 @@ l3:
 // func shiftY(y []float32, x []float32, s float32)
 // Requires: AVX
 TEXT ·shiftY(SB), NOSPLIT, $8-52
+	// shiftY is y = x + s.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -24981,6 +25162,7 @@ l5:
 // func ropeY(y []float32, x []float32, cos []float32, sin []float32, heads int, width int, sign float32)
 // Requires: AVX
 TEXT ·ropeY(SB), NOSPLIT, $8-116
+	// ropeY rotates pairs (i, i+r), see isa.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -25063,6 +25245,7 @@ l2:
 // func ropePairsY(y []float32, x []float32, cos []float32, sin []float32, heads int, width int, sign float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·ropePairsY(SB), NOSPLIT, $8-116
+	// ropePairsY rotates pairs (2i, 2i+1), see isa.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -25118,6 +25301,7 @@ l2:
 // func fromBF16Y(y []float32, x []uint16)
 // Requires: AVX, AVX2
 TEXT ·fromBF16Y(SB), NOSPLIT, $0-48
+	// fromBF16Y converts exactly.
 	MOVQ y_len+8(FP), AX
 	MOVQ y_base+0(FP), CX
 	MOVQ x_base+24(FP), DX
@@ -25161,6 +25345,7 @@ l4:
 // func fromF16Y(y []float32, x []uint16)
 // Requires: AVX, F16C
 TEXT ·fromF16Y(SB), NOSPLIT, $0-48
+	// fromF16Y converts exactly.
 	MOVQ y_len+8(FP), AX
 	MOVQ y_base+0(FP), CX
 	MOVQ x_base+24(FP), DX
@@ -25199,6 +25384,7 @@ l4:
 // func toBF16Y(y []uint16, x []float32)
 // Requires: AVX, AVX2
 TEXT ·toBF16Y(SB), NOSPLIT, $0-48
+	// toBF16Y rounds to nearest even.
 	MOVQ x_base+24(FP), AX
 	MOVQ y_base+0(FP), CX
 	MOVQ x_len+32(FP), DX
@@ -25280,6 +25466,7 @@ l5:
 // func toF16Y(y []uint16, x []float32)
 // Requires: AVX, F16C
 TEXT ·toF16Y(SB), NOSPLIT, $0-48
+	// toF16Y rounds to nearest even.
 	MOVQ y_len+8(FP), AX
 	MOVQ x_base+24(FP), CX
 	MOVQ y_base+0(FP), DX
@@ -25318,6 +25505,7 @@ l4:
 // func nibblesY(y []float32, codes []byte, table *[16]float32)
 // Requires: AVX, AVX2
 TEXT ·nibblesY(SB), NOSPLIT, $0-56
+	// nibblesY is y = table[code], the first of two codes of a byte in its low half; y is a multiple of 16 long.
 	MOVQ    y_len+8(FP), AX
 	MOVQ    y_base+0(FP), CX
 	MOVQ    codes_base+24(FP), DX
@@ -25358,6 +25546,7 @@ l2:
 // func convTileY(args *int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·convTileY(SB), NOSPLIT, $8-8
+	// convTileY multiplies tiles of places, see convArgs.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -25574,6 +25763,7 @@ l4:
 // func sumTileY(args *int)
 // Requires: AVX, FMA3
 TEXT ·sumTileY(SB), NOSPLIT, $8-8
+	// sumTileY adds up products of places, see sumArgs.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -25715,6 +25905,7 @@ l4:
 // func addRunsY(y []float32, step int, x []float32, ld int, n int, width int)
 // Requires: AVX
 TEXT ·addRunsY(SB), NOSPLIT, $8-80
+	// addRunsY adds runs, see isa.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -25785,6 +25976,7 @@ l2:
 // func winoIn2Y(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX
 TEXT ·winoIn2Y(SB), NOSPLIT, $8-72
+	// winoIn2Y is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -25849,6 +26041,7 @@ l3:
 // func winoOut2Y(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX
 TEXT ·winoOut2Y(SB), NOSPLIT, $8-72
+	// winoOut2Y is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -25909,6 +26102,7 @@ l3:
 // func winoKernel2Y(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX
 TEXT ·winoKernel2Y(SB), NOSPLIT, $8-72
+	// winoKernel2Y is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -25973,6 +26167,7 @@ l3:
 // func winoCotangent2Y(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX
 TEXT ·winoCotangent2Y(SB), NOSPLIT, $8-72
+	// winoCotangent2Y is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -26031,6 +26226,7 @@ l3:
 // func winoGradient2Y(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX
 TEXT ·winoGradient2Y(SB), NOSPLIT, $8-72
+	// winoGradient2Y is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -26097,6 +26293,7 @@ l3:
 // func winoInY(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, FMA3
 TEXT ·winoInY(SB), NOSPLIT, $8-72
+	// winoInY is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -26195,6 +26392,7 @@ l3:
 // func winoOutY(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, FMA3
 TEXT ·winoOutY(SB), NOSPLIT, $8-72
+	// winoOutY is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -26277,6 +26475,7 @@ l3:
 // func winoKernelY(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, FMA3
 TEXT ·winoKernelY(SB), NOSPLIT, $8-72
+	// winoKernelY is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -26357,6 +26556,7 @@ l3:
 // func winoCotangentY(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, FMA3
 TEXT ·winoCotangentY(SB), NOSPLIT, $8-72
+	// winoCotangentY is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -26437,6 +26637,7 @@ l3:
 // func winoGradientY(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, FMA3
 TEXT ·winoGradientY(SB), NOSPLIT, $8-72
+	// winoGradientY is a linear map of rows, see winoMaps.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -26519,6 +26720,7 @@ l3:
 // func adamWY(p []float32, m []float32, v []float32, g []float32, h *float32)
 // Requires: AVX, FMA3
 TEXT ·adamWY(SB), NOSPLIT, $8-104
+	// adamWY is one step of AdamW with the fields of adamConst at h.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -26600,6 +26802,7 @@ l3:
 // func sgdY(p []float32, m []float32, g []float32, h *float32)
 // Requires: AVX, FMA3
 TEXT ·sgdY(SB), NOSPLIT, $8-80
+	// sgdY is one step of SGD with the fields of sgdConst at h.
 	VSTMXCSR     (SP)
 	MOVL         (SP), AX
 	ORL          $0x00008040, AX
@@ -26657,6 +26860,7 @@ l3:
 // func vnniZ(lo []uint16, hi []uint16, next int, panels int, src []uint16, ld int, pairs int)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·vnniZ(SB), NOSPLIT, $0-104
+	// vnniZ interleaves pairs of rows, see isa.
 	MOVQ    lo_base+0(FP), AX
 	MOVQ    hi_base+24(FP), CX
 	MOVQ    src_base+64(FP), DX
@@ -26742,6 +26946,7 @@ GLOBL vnniHigh<>(SB), RODATA|NOPTR, $64
 // func peakZ(n int, x []float32)
 // Requires: AVX, AVX512F
 TEXT ·peakZ(SB), NOSPLIT, $8-32
+	// peakZ runs 12 independent multiply-adds n times.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -26797,6 +27002,7 @@ again:
 // func peakY(n int, x []float32)
 // Requires: AVX, FMA3
 TEXT ·peakY(SB), NOSPLIT, $8-32
+	// peakY runs 12 independent multiply-adds n times.
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX

@@ -4,82 +4,50 @@
 
 package cpu
 
-// absMaxZ is the greatest |x|, a NaN if there is one, 0 of none.
-//
 //go:noescape
 func absMaxZ(x []float32) float32
 
-// absMaxesZ is y = max(y, |x|) for y of magnitudes; a NaN is greater than all.
-//
 //go:noescape
 func absMaxesZ(y []float32, x []float32)
 
-// roundBitsZ is y = q(x·f)·back, see roundConst.
-//
 //go:noescape
 func roundBitsZ(y []float32, x []float32, f float32, back float32, h *float32)
 
-// roundEachZ is y = q(x·f)·back, see roundConst.
-//
 //go:noescape
 func roundEachZ(y []float32, x []float32, f []float32, back []float32, h *float32)
 
-// chancesZ is y = q(x·f)·back, with q to numbers of e2m1 by chance.
-//
 //go:noescape
 func chancesZ(y []float32, x []float32, f []float32, back []float32, seed int)
 
-// butterflyZ has (a, b, c, d) times the four numbers at h become (a+b+c+d, a-b+c-d, a+b-c-d, a-b-c+d)·by, of sums of a and b first.
-//
 //go:noescape
 func butterflyZ(a []float32, b []float32, c []float32, d []float32, h *float32, by float32)
 
-// runMaxesZ is the greatest |x| of each run of 16, of which a NaN is greater than all.
-//
 //go:noescape
 func runMaxesZ(y []float32, x []float32)
 
-// runsZ is each x sixteen times.
-//
 //go:noescape
 func runsZ(y []float32, x []float32)
 
-// absMaxY is the greatest |x|, a NaN if there is one, 0 of none.
-//
 //go:noescape
 func absMaxY(x []float32) float32
 
-// absMaxesY is y = max(y, |x|) for y of magnitudes; a NaN is greater than all.
-//
 //go:noescape
 func absMaxesY(y []float32, x []float32)
 
-// roundBitsY is y = q(x·f)·back, see roundConst.
-//
 //go:noescape
 func roundBitsY(y []float32, x []float32, f float32, back float32, h *float32)
 
-// roundEachY is y = q(x·f)·back, see roundConst.
-//
 //go:noescape
 func roundEachY(y []float32, x []float32, f []float32, back []float32, h *float32)
 
-// chancesY is y = q(x·f)·back, with q to numbers of e2m1 by chance.
-//
 //go:noescape
 func chancesY(y []float32, x []float32, f []float32, back []float32, seed int)
 
-// butterflyY has (a, b, c, d) times the four numbers at h become (a+b+c+d, a-b+c-d, a+b-c-d, a-b-c+d)·by, of sums of a and b first.
-//
 //go:noescape
 func butterflyY(a []float32, b []float32, c []float32, d []float32, h *float32, by float32)
 
-// runMaxesY is the greatest |x| of each run of 16, of which a NaN is greater than all.
-//
 //go:noescape
 func runMaxesY(y []float32, x []float32)
 
-// runsY is each x sixteen times.
-//
 //go:noescape
 func runsY(y []float32, x []float32)

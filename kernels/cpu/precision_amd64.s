@@ -7,6 +7,7 @@
 // func absMaxZ(x []float32) float32
 // Requires: AVX, AVX2, AVX512F, BMI2
 TEXT ·absMaxZ(SB), NOSPLIT, $0-28
+	// absMaxZ is the greatest |x|, a NaN if there is one, 0 of none.
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -91,6 +92,7 @@ GLOBL i7fffffff<>(SB), RODATA|NOPTR, $64
 // func absMaxesZ(y []float32, x []float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·absMaxesZ(SB), NOSPLIT, $0-48
+	// absMaxesZ is y = max(y, |x|) for y of magnitudes; a NaN is greater than all.
 	MOVQ y_len+8(FP), AX
 	MOVQ y_base+0(FP), CX
 	MOVQ x_base+24(FP), DX
@@ -156,6 +158,7 @@ l5:
 // func roundBitsZ(y []float32, x []float32, f float32, back float32, h *float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·roundBitsZ(SB), NOSPLIT, $0-64
+	// roundBitsZ is y = q(x·f)·back, see roundConst.
 	VBROADCASTSS f+48(FP), Z0
 	VBROADCASTSS back+52(FP), Z1
 	MOVQ         h+56(FP), AX
@@ -304,6 +307,7 @@ GLOBL i80000000<>(SB), RODATA|NOPTR, $64
 // func roundEachZ(y []float32, x []float32, f []float32, back []float32, h *float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·roundEachZ(SB), NOSPLIT, $0-104
+	// roundEachZ is y = q(x·f)·back, see roundConst.
 	MOVQ         h+96(FP), AX
 	VBROADCASTSS (AX), Z0
 	VBROADCASTSS 4(AX), Z1
@@ -428,6 +432,7 @@ l5:
 // func chancesZ(y []float32, x []float32, f []float32, back []float32, seed int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·chancesZ(SB), NOSPLIT, $0-104
+	// chancesZ is y = q(x·f)·back, with q to numbers of e2m1 by chance.
 	VPBROADCASTD seed+96(FP), Z0
 	VMOVUPS      countingZ<>+0(SB), Z1
 	MOVQ         y_len+8(FP), AX
@@ -792,6 +797,7 @@ GLOBL i7f800000<>(SB), RODATA|NOPTR, $64
 // func butterflyZ(a []float32, b []float32, c []float32, d []float32, h *float32, by float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·butterflyZ(SB), NOSPLIT, $0-108
+	// butterflyZ has (a, b, c, d) times the four numbers at h become (a+b+c+d, a-b+c-d, a+b-c-d, a-b-c+d)·by, of sums of a and b first.
 	VBROADCASTSS by+104(FP), Z0
 	MOVQ         h+96(FP), AX
 	VBROADCASTSS (AX), Z1
@@ -876,6 +882,7 @@ l3:
 // func runMaxesZ(y []float32, x []float32)
 // Requires: AVX, AVX2, AVX512F
 TEXT ·runMaxesZ(SB), NOSPLIT, $0-48
+	// runMaxesZ is the greatest |x| of each run of 16, of which a NaN is greater than all.
 	MOVQ y_len+8(FP), AX
 	MOVQ x_base+24(FP), CX
 	MOVQ y_base+0(FP), DX
@@ -906,6 +913,7 @@ l2:
 // func runsZ(y []float32, x []float32)
 // Requires: AVX, AVX512F
 TEXT ·runsZ(SB), NOSPLIT, $0-48
+	// runsZ is each x sixteen times.
 	MOVQ x_len+32(FP), AX
 	MOVQ y_base+0(FP), CX
 	MOVQ x_base+24(FP), DX
@@ -927,6 +935,7 @@ l2:
 // func absMaxY(x []float32) float32
 // Requires: AVX, AVX2
 TEXT ·absMaxY(SB), NOSPLIT, $0-28
+	// absMaxY is the greatest |x|, a NaN if there is one, 0 of none.
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1009,6 +1018,7 @@ GLOBL tailMask<>(SB), RODATA|NOPTR, $64
 // func absMaxesY(y []float32, x []float32)
 // Requires: AVX, AVX2
 TEXT ·absMaxesY(SB), NOSPLIT, $0-48
+	// absMaxesY is y = max(y, |x|) for y of magnitudes; a NaN is greater than all.
 	MOVQ y_len+8(FP), AX
 	MOVQ y_base+0(FP), CX
 	MOVQ x_base+24(FP), DX
@@ -1074,6 +1084,7 @@ l5:
 // func roundBitsY(y []float32, x []float32, f float32, back float32, h *float32)
 // Requires: AVX, AVX2
 TEXT ·roundBitsY(SB), NOSPLIT, $0-64
+	// roundBitsY is y = q(x·f)·back, see roundConst.
 	VBROADCASTSS f+48(FP), Y0
 	VBROADCASTSS back+52(FP), Y1
 	MOVQ         h+56(FP), AX
@@ -1186,6 +1197,7 @@ l5:
 // func roundEachY(y []float32, x []float32, f []float32, back []float32, h *float32)
 // Requires: AVX, AVX2
 TEXT ·roundEachY(SB), NOSPLIT, $0-104
+	// roundEachY is y = q(x·f)·back, see roundConst.
 	MOVQ         h+96(FP), AX
 	VBROADCASTSS (AX), Y0
 	VBROADCASTSS 4(AX), Y1
@@ -1310,6 +1322,7 @@ l5:
 // func chancesY(y []float32, x []float32, f []float32, back []float32, seed int)
 // Requires: AVX, AVX2
 TEXT ·chancesY(SB), NOSPLIT, $0-104
+	// chancesY is y = q(x·f)·back, with q to numbers of e2m1 by chance.
 	VPBROADCASTD seed+96(FP), Y0
 	VMOVUPS      countingY<>+0(SB), Y1
 	MOVQ         y_len+8(FP), AX
@@ -1464,6 +1477,7 @@ GLOBL i8<>(SB), RODATA|NOPTR, $64
 // func butterflyY(a []float32, b []float32, c []float32, d []float32, h *float32, by float32)
 // Requires: AVX
 TEXT ·butterflyY(SB), NOSPLIT, $0-108
+	// butterflyY has (a, b, c, d) times the four numbers at h become (a+b+c+d, a-b+c-d, a+b-c-d, a-b-c+d)·by, of sums of a and b first.
 	VBROADCASTSS by+104(FP), Y0
 	MOVQ         h+96(FP), AX
 	VBROADCASTSS (AX), Y1
@@ -1548,6 +1562,7 @@ l3:
 // func runMaxesY(y []float32, x []float32)
 // Requires: AVX, AVX2
 TEXT ·runMaxesY(SB), NOSPLIT, $0-48
+	// runMaxesY is the greatest |x| of each run of 16, of which a NaN is greater than all.
 	MOVQ y_len+8(FP), AX
 	MOVQ x_base+24(FP), CX
 	MOVQ y_base+0(FP), DX
@@ -1579,6 +1594,7 @@ l2:
 // func runsY(y []float32, x []float32)
 // Requires: AVX
 TEXT ·runsY(SB), NOSPLIT, $0-48
+	// runsY is each x sixteen times.
 	MOVQ x_len+32(FP), AX
 	MOVQ y_base+0(FP), CX
 	MOVQ x_base+24(FP), DX

@@ -71,7 +71,7 @@ func (e *emitter) begin(name, signature, doc string) {
 func (e *emitter) beginMove(name, signature, doc string) {
 	e.name, e.labels, e.consts, e.flush, e.short = name+e.suffix, 0, map[float32]Op{}, false, map[string]bool{}
 	TEXT(e.name, NOSPLIT, signature)
-	Doc(e.name + " " + doc)
+	Comment(e.name + " " + doc) // here alone: stubs of one line each say nothing more
 	Pragma("noescape")
 }
 
