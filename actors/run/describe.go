@@ -17,6 +17,7 @@ import (
 type ModelReport struct {
 	File       string           `json:"file,omitempty"`
 	Model      string           `json:"model_type"`
+	Log        string           `json:"log_dir,omitempty"`
 	Parts      string           `json:"parts,omitempty"`
 	Parameters int64            `json:"parameters"` // 0 while the vocabulary is not known
 	Alone      int64            `json:"-"`          // of the model without parts that have files of their own
@@ -41,7 +42,7 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 	}
 	c := cfg.Model
 	hint := cmp.Or(cfg.Run.Model.Name, file)
-	r := &ModelReport{File: file, Model: c.ModelType, Notices: cfg.Notices}
+	r := &ModelReport{File: file, Model: c.ModelType, Log: cfg.Run.Log.Dir, Notices: cfg.Notices}
 	if !c.Vision.None() {
 		parts := []string{c.Vision.Kind, c.Vision.Projector, c.Text}
 		// a projector may be the tower's own

@@ -14,7 +14,12 @@ import (
 // Detached starts a command as a process that outlives this one and its terminal. It works in dir, and
 // what it writes goes to the file log there.
 func Detached(dir string, command ...string) (pid int, err error) {
-	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return DetachedIn(dir, filepath.Join(dir, "log"), command...)
+}
+
+// DetachedIn is the same with a file of another name.
+func DetachedIn(dir, file string, command ...string) (pid int, err error) {
+	log, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return 0, err
 	}

@@ -106,7 +106,9 @@ func (c *cluster) news() error {
 // all are the runs that are shown; jobs that a cluster has got since become some.
 func (s *Server) all() []*folder {
 	if s.cluster == nil {
-		return s.runs
+		s.runsMu.Lock()
+		defer s.runsMu.Unlock()
+		return slices.Clip(s.runs)
 	}
 	now, _, _ := s.cluster.look() // where the head is away, those that are known
 	s.runsMu.Lock()

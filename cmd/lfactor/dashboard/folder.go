@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -195,6 +196,7 @@ type summary struct {
 	Updated float64 `json:"updated"` // seconds since 1970, of the newest step
 	Wrong   string  `json:"wrong,omitempty"`
 	Draws   bool    `json:"draws,omitempty"` // it has a log of answers
+	Shows   bool    `json:"shows,omitempty"` // it has answers of train.eval_prompts
 
 	Marks run.Marks `json:"marks"` // in place of Name, a name of users'
 }
@@ -215,6 +217,7 @@ func (f *folder) summary(id int) summary {
 			s.Loss = float64(l)
 		}
 	}
+	s.Shows = slices.ContainsFunc(f.events, func(e tables.Event) bool { return e.Kind == "answer" })
 	s.Draws = !s.Sim && machine.Exists(filepath.Join(f.dir, rollout.FileName))
 	if i, err := os.Stat(f.metrics.path); err == nil {
 		s.Updated = float64(i.ModTime().UnixMilli()) / 1e3

@@ -23,13 +23,11 @@ const rowsSamples = 20
 // where none is named, samples of the run's sources, and what a recipe has dropped that wrote them. Its script is
 // the page's own, and may ask this server nothing.
 func (s *Server) rows(w http.ResponseWriter, r *http.Request) {
-	id, err := strconv.Atoi(r.PathValue("id"))
-	runs := s.all()
-	if err != nil || id < 0 || id >= len(runs) {
-		http.Error(w, "there is no such run", http.StatusNotFound)
+	f := s.named(w, r)
+	if f == nil {
 		return
 	}
-	body, status, err := s.rowsPage(runs[id], r)
+	body, status, err := s.rowsPage(f, r)
 	// Who takes it slowly keeps nobody else waiting, and a page that nobody takes is given up.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(rowsPatience)) // some have none
 	if err != nil {

@@ -14,7 +14,9 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -41,6 +43,8 @@ type Options struct {
 	Used    func(Role) // hears that a link was used, so that another can be given out; nil for nobody
 	// Stop asks a run to save its state and end, of which the folder is given; nil lets nobody do so.
 	Stop func(dir string) error
+	// Start is a folder of run files that may be started; "" lets nobody start or resume a run.
+	Start string
 	// Talk opens the newest model of a folder of checkpoints for people to talk to; nil lets nobody do so.
 	Talk func(dir string) (Talked, error)
 }
@@ -92,9 +96,12 @@ func New(port int, o Options) *Server {
 		mux.HandleFunc("GET /api/runs/{id}/"+name, s.about(f))
 	}
 	mux.HandleFunc("GET /runs/{id}/rows", s.rows)
+	mux.HandleFunc("GET /runs/{id}/shown/{file}", s.shown)
 	s.talks.open = o.Talk
 	mux.HandleFunc("/runs/{id}/talk/", s.talk)
 	mux.HandleFunc("POST /api/runs/{id}/stop", s.about(s.stop))
+	mux.HandleFunc("POST /api/runs/{id}/resume", s.about(s.resume))
+	mux.HandleFunc("POST /api/start", s.begin)
 	mux.HandleFunc("POST /api/runs/{id}/marks", s.about(mark))
 	mux.HandleFunc("POST /api/runs/{id}/delete", s.about(func(f *folder, _ *http.Request) (any, error) { return run.Delete(f.dir) }))
 	s.handler = s.access.guard(mux)
@@ -126,9 +133,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// kinds are the types of the page's files.
+// kinds are the types of the page's files, and of a run's.
 var kinds = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
-	".css": "text/css; charset=utf-8"}
+	".css": "text/css; charset=utf-8", ".png": "image/png", ".gif": "image/gif", ".json": "application/json"}
 
 // file gives a file of the page.
 func (s *Server) file(name string) http.HandlerFunc {
@@ -149,7 +156,12 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 		Admin   bool      `json:"admin"`
 		Runs    []summary `json:"runs"`
 		Cluster string    `json:"cluster,omitempty"` // its name, where one is shown
+		Starts  bool      `json:"starts,omitempty"`  // runs, of these files, and lets those that have ended go on
+		Files   []string  `json:"files,omitempty"`
 	}{Admin: s.access.who(r) == Admin && s.o.Stop != nil, Runs: []summary{}}
+	if out.Starts = out.Admin && s.o.Start != ""; out.Starts {
+		out.Files = s.files()
+	}
 	if s.cluster != nil {
 		out.Cluster = s.cluster.Name
 	}
@@ -171,25 +183,49 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // as above
 }
 
+// named is the run that a request names by its number, nil, which is told, where there is none.
+func (s *Server) named(w http.ResponseWriter, r *http.Request) *folder {
+	id, err := strconv.Atoi(r.PathValue("id"))
+	if runs := s.all(); err == nil && id >= 0 && id < len(runs) {
+		return runs[id]
+	}
+	http.Error(w, "there is no such run", http.StatusNotFound)
+	return nil
+}
+
+// shown gives a picture, a clip or curves that a run has made behind an evaluation.
+func (s *Server) shown(w http.ResponseWriter, r *http.Request) {
+	f := s.named(w, r)
+	if f == nil {
+		return
+	}
+	name := path.Base(r.PathValue("file"))
+	b, err := os.ReadFile(filepath.Join(f.dir, run.ShownDir, name))
+	if kind := kinds[path.Ext(name)]; err == nil && kind != "" {
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(b) // who asks may have gone
+		return
+	}
+	http.Error(w, "there is no such file", http.StatusNotFound)
+}
+
 // about answers a question about one run.
 func (s *Server) about(f func(*folder, *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		id, err := strconv.Atoi(r.PathValue("id"))
-		runs := s.all()
-		if err != nil || id < 0 || id >= len(runs) {
-			http.Error(w, "there is no such run", http.StatusNotFound)
+		one := s.named(w, r)
+		if one == nil {
 			return
 		}
 		name := path.Base(r.URL.Path)
-		if runs[id].simulated() && slices.Contains(ofRuns, name) {
+		if one.simulated() && slices.Contains(ofRuns, name) {
 			http.Error(w, "a simulated step has no "+name+" here", http.StatusUnprocessableEntity)
 			return
 		}
 		ask := f
-		if slices.Contains(control.RunTold, name) && runs[id].job != nil {
+		if slices.Contains(control.RunTold, name) && one.job != nil {
 			ask = func(f *folder, r *http.Request) (any, error) { return f.job.told(name, r) }
 		}
-		v, err := ask(runs[id], r)
+		v, err := ask(one, r)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
@@ -199,7 +235,7 @@ func (s *Server) about(f func(*folder, *http.Request) (any, error)) http.Handler
 }
 
 // ofRuns are questions that a simulated step has no answer to.
-var ofRuns = []string{"data", "checkpoints", "samples", "plan", "settings", "marks", "delete"}
+var ofRuns = []string{"data", "checkpoints", "samples", "plan", "settings", "marks", "delete", "resume"}
 
 // whole is a parameter of a request, or what stands for it.
 func whole(r *http.Request, name string, none int64) (int64, error) {

@@ -14,6 +14,35 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
+// asker asks a page in a session: an origin "here" is the page's own.
+type asker func(method, path, origin, body string) (int, string)
+
+// sessionOf begins a session by the next link.
+func sessionOf(t *testing.T, s started) asker {
+	link := s.link(t)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	base := link[:strings.Index(link, "/login")]
+	ask := func(method, url, origin, body string) (int, string) {
+		r, err := http.NewRequest(method, url, bytes.NewReader([]byte(body)))
+		require.NoError(t, err)
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		a, err := (&http.Client{Jar: jar}).Do(r)
+		require.NoError(t, err)
+		defer a.Body.Close()
+		b, err := io.ReadAll(a.Body)
+		require.NoError(t, err)
+		return a.StatusCode, string(b)
+	}
+	code, text := ask("GET", link, "", "")
+	require.Equal(t, 200, code, text)
+	return func(method, path, origin, body string) (int, string) {
+		return ask(method, base+path, strings.ReplaceAll(origin, "here", base), body)
+	}
+}
+
 // TestTalk: whoever may stop runs may talk to the newest checkpoint of one, on the page that lfactor serve has; who may
 // only look may not, and neither may another page.
 func TestTalk(t *testing.T) {
@@ -21,30 +50,7 @@ func TestTalk(t *testing.T) {
 	code, text := clitest.RunIn(t, dir, nil, "train", "run.yaml")
 	require.Equal(t, 0, code, text)
 	s := start(t, dir, false, "ui", "--admin", "run")
-	session := func() func(method, path, origin, body string) (int, string) {
-		link := s.link(t)
-		jar, err := cookiejar.New(nil)
-		require.NoError(t, err)
-		base := link[:strings.Index(link, "/login")]
-		ask := func(method, url, origin, body string) (int, string) {
-			r, err := http.NewRequest(method, url, bytes.NewReader([]byte(body)))
-			require.NoError(t, err)
-			if origin != "" {
-				r.Header.Set("Origin", origin)
-			}
-			a, err := (&http.Client{Jar: jar}).Do(r)
-			require.NoError(t, err)
-			defer a.Body.Close()
-			b, err := io.ReadAll(a.Body)
-			require.NoError(t, err)
-			return a.StatusCode, string(b)
-		}
-		code, text := ask("GET", link, "", "")
-		require.Equal(t, 200, code, text)
-		return func(method, path, origin, body string) (int, string) {
-			return ask(method, base+path, strings.ReplaceAll(origin, "here", base), body)
-		}
-	}
+	session := func() asker { return sessionOf(t, s) }
 	view := session()
 	code, text = view("GET", "/runs/0/talk/", "", "")
 	require.Equal(t, 403, code, text)

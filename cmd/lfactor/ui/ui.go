@@ -44,6 +44,7 @@ func Command() *cobra.Command {
 	hosts := f.StringSlice("host", nil,
 		"another name, host:port, under which browsers reach the page, as through a tunnel with another port")
 	admin := f.Bool("admin", false, "print a link that may stop runs, too")
+	begin := f.String("start", "", "folder of run files, of which the admin link may start some, and resume runs that have ended")
 	cluster := f.String("cluster", "cpu", "without RUN, a cluster whose hosts, jobs and runs are shown (current: "+
 		"the one made last); with RUN, or where there is no such cluster, the machine on which the plan's step "+
 		"is simulated: one that comes with lfactor, or a file")
@@ -56,7 +57,10 @@ func Command() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		o := dashboard.Options{Dirs: args, Hosts: *hosts, Program: program}
+		if i, err := os.Stat(*begin); *begin != "" && (!*admin || err != nil || !i.IsDir()) {
+			return exit.Usagef("ui: --start wants --admin, and a folder: %q", *begin)
+		}
+		o := dashboard.Options{Dirs: args, Hosts: *hosts, Program: program, Start: *begin}
 		if len(args) == 0 && c.Flags().Changed("cluster") {
 			shown, err := ofCluster(*cluster)
 			if err != nil {

@@ -3,13 +3,15 @@ import { el, $, ask, colours, si, seconds, failed } from "/page/lib.js";
 import { Curves } from "/page/curves.js";
 import { Graph, Why } from "/page/graph.js";
 import { Timeline } from "/page/timeline.js";
-import { Events, Data, Checkpoints, Plan, Answers } from "/page/panels.js";
+import { Events, Data, Checkpoints, Plan, Answers, Samples } from "/page/panels.js";
 import { Actors } from "/page/logs.js";
 import { Cluster } from "/page/cluster.js";
 
 const app = { runs: [], find: [], gone: new Set(), group: "", shown: [], main: 0, admin: false, run: (id) => app.runs.find((r) => r.id === id) };
 const pages = [["curves", "Curves", new Curves(app)], ["graph", "Graph", new Graph(app)], ["timeline", "Timeline", new Timeline(app)], ["why", "Why", new Why()], ["events", "Events", new Events(app)], ["data", "Data", new Data(app)], ["checkpoints", "Checkpoints", new Checkpoints(app)], ["plan", "Plan", new Plan(app)], ["actors", "Actors", new Actors(app)], ["cluster", "Cluster", new Cluster(app, async (id) => { if (!app.run(id)) await refresh(); choose(id, "curves"); })],
-  ["answers", "Answers", new Answers(app)]]; // the last has no key
+  ["answers", "Answers", new Answers(app)], ["samples", "Samples", new Samples(app)]]; // the last two have no key
+// some are the pages that a run has only where it has what they show.
+const some = { answers: (r) => r?.draws, samples: (r) => r?.shows };
 let page = null, source = null;
 
 function theme(to) {
@@ -22,11 +24,11 @@ theme(localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: dark)
 const tab = (name) => $("tabs").querySelector(`[data-page=${name}]`);
 
 function open(name, keep) {
-  const next = pages.find((p) => p[0] === name && (app.cluster || name !== "cluster") && (app.run(app.main)?.draws || name !== "answers")) || pages[app.cluster && !app.runs.length ? 9 : 0];
+  const next = pages.find((p) => p[0] === name && (app.cluster || name !== "cluster") && (!some[name] || some[name](app.run(app.main)))) || pages[app.cluster && !app.runs.length ? 9 : 0];
   page?.[2].unmount();
   page = next;
   if (!keep) history.replaceState(null, "", "#" + next[0]);
-  tab("answers").hidden = !app.run(app.main)?.draws;
+  for (const n in some) tab(n).hidden = !some[n](app.run(app.main));
   for (const b of $("tabs").children) b.setAttribute("aria-selected", String(b.dataset.page === next[0]));
   tab(next[0]).scrollIntoView({ block: "nearest", inline: "nearest" });
   const root = el("div", { role: "tabpanel", "aria-label": next[1] });
@@ -60,6 +62,17 @@ function marking(r) {
   d.showModal();
 }
 
+// starting lists the run files that may be started.
+function starting() {
+  const d = $("mark"), wrong = el("pre", { class: "why" });
+  d.replaceChildren(el("h3", {}, "Start a run"), app.files.length ? "" : el("p", { class: "quiet" }, "The folder has no run file (.yaml)."), ...app.files.map((f) => el("div", { class: "bar" }, el("button", { onclick: async (e) => {
+    e.target.disabled = true; wrong.textContent = "";
+    try { await ask("/api/start", { method: "POST", body: JSON.stringify({ file: f }) }); d.close(); await refresh(); } catch (err) { wrong.textContent = err.message; }
+    e.target.disabled = false;
+  } }, "start"), el("span", {}, f))), wrong, el("div", { class: "bar" }, el("button", { onclick: () => d.close() }, "close")));
+  d.showModal();
+}
+
 function sidebar() {
   $("find").hidden = $("group").hidden = app.runs.length < 2;
   const kept = pins(), by = groups[app.group], place = (r) => kept.includes(r.dir) ? "" : by(r);
@@ -79,6 +92,10 @@ function line(r, kept) {
     if (r.marks?.tags?.length || r.marks?.note || r.marks?.archived) node.append(el("div", { title: r.marks.note || "" }, ...(r.marks.tags || []).map((t) => el("span", { class: "tag" }, t)), r.marks.archived ? el("span", { class: "tag warn" }, "archived") : "", r.marks.note ? el("small", { class: "note" }, r.marks.note) : ""));
     if (app.admin && !r.simulated) node.append(el("button", { onclick: (e) => { e.stopPropagation(); marking(r); } }, "mark"));
     if (app.admin && !r.simulated) node.append(el("a", { class: "talk", href: `/runs/${r.id}/talk/`, target: "_blank", title: "talk to its newest checkpoint", onclick: (e) => e.stopPropagation() }, "talk"));
+    if (app.starts && !r.running && ["stopped", "failed", "killed"].includes(r.state)) node.append(el("button", { onclick: async (e) => {
+      e.stopPropagation();
+      try { await ask(`/api/runs/${r.id}/resume`, { method: "POST" }); setTimeout(() => refresh().catch(() => {}), 1500); } catch (err) { alert(err.message); }
+    } }, "resume"));
     if (app.admin && r.running) node.append(el("button", { onclick: async (e) => {
       e.stopPropagation();
       if (!confirm(`Stop ${r.name}? It saves its state after the step under way.`)) return;
@@ -131,14 +148,16 @@ $("theme").addEventListener("click", () => theme(document.documentElement.datase
 $("find").addEventListener("input", (e) => { app.find = e.target.value.toLowerCase().split(/\s+/); sidebar(); });
 $("group").append(...Object.keys(groups).map((g) => el("option", { value: g }, g ? `by ${g}` : "in order")));
 $("group").addEventListener("change", (e) => { app.group = e.target.value; sidebar(); });
+$("start").addEventListener("click", starting);
 $("help").addEventListener("click", () => $("keys").showModal());
-$("tabs").append(...pages.map(([name, title], i) => el("button", { role: "tab", "data-page": name, "aria-selected": "false", title: i < 10 ? `${title} (${(i + 1) % 10})` : title, hidden: name === "cluster" || name === "answers", onclick: () => open(name) }, title)));
+$("tabs").append(...pages.map(([name, title], i) => el("button", { role: "tab", "data-page": name, "aria-selected": "false", title: i < 10 ? `${title} (${(i + 1) % 10})` : title, hidden: name === "cluster" || name in some, onclick: () => open(name) }, title)));
 
 async function refresh() {
   const d = await ask("/api/runs");
-  app.runs = d.runs; app.admin = d.admin; app.cluster = d.cluster;
+  app.runs = d.runs; app.admin = d.admin; app.cluster = d.cluster; app.starts = d.starts; app.files = d.files || [];
+  $("start").hidden = !app.starts;
   tab("cluster").hidden = !app.cluster;
-  tab("answers").hidden = !app.run(app.main)?.draws;
+  for (const n in some) tab(n).hidden = !some[n](app.run(app.main));
   sidebar();
 }
 try {

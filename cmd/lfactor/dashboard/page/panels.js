@@ -1,5 +1,5 @@
 // Pages of tables: events, data, checkpoints, plan and settings.
-import { el, ask, si, bytes, seconds, share, clock, table, panel, failed } from "/page/lib.js";
+import { el, ask, colours, css, si, bytes, seconds, share, clock, table, panel, failed } from "/page/lib.js";
 
 // leaves are the settings of a run's YAML by their dotted keys: mappings by their indentation, and lists as they stand.
 export function leaves(yaml) {
@@ -151,5 +151,62 @@ export class Answers {
     this.note.textContent = `${rows.length} of the newest ${this.list.length}${mean.length ? `, mean reward ${si(mean.reduce((s, a) => s + a.reward, 0) / mean.length)}` : ""}`;
     this.body.replaceChildren(table(["step", "prompt", "answer", "reward", "tokens", ""], rows.slice(0, 200).map((a) => [String(a.step), el("pre", {}, a.asked), el("pre", {}, a.text), a.reward === null ? "–" : si(a.reward), String(a.tokens),
       el("span", {}, a.end === "length" ? el("span", { class: "tag warn", title: "the answer was cut at its longest" }, "cut") : "", a.suspect ? el("span", { class: "tag error" }, "suspect") : "", a.fault ? el("span", { class: "tag error", title: a.fault }, "fault") : "")]), [0, 3, 4]));
+  }
+}
+
+// Samples are what a run has shown behind its evaluations: answers, pictures, clips, and curves that were predicted beside those
+// that were recorded. What a file is follows from its ending.
+export class Samples {
+  constructor(app) { this.app = app; this.prompt = ""; this.plots = []; }
+  async mount(root) {
+    this.pick = el("select", { "aria-label": "prompt", onchange: (e) => { this.prompt = e.target.value; this.draw(); } });
+    this.body = el("div", {});
+    root.replaceChildren(el("div", { class: "bar" }, this.pick, el("button", { onclick: () => this.load() }, "look again"), el("span", { class: "quiet" }, "by step, the newest first; each prompt begins with the same noise every time")), this.body);
+    await this.load();
+  }
+  unmount() { this.body = null; this.clear(); }
+  clear() { this.plots.forEach((u) => u.destroy()); this.plots = []; }
+  theme() { this.draw(); }
+  async load() {
+    try {
+      const d = await ask(`/api/runs/${this.app.main}/events?most=20000`), steps = new Map();
+      for (const e of d.events) if (e.kind === "answer") {
+        if (!steps.has(e.step)) steps.set(e.step, new Map());
+        const at = e.text.indexOf('" → "'), prompt = at < 0 ? e.text : e.text.slice(1, at);
+        steps.get(e.step).set(prompt, { prompt, answer: at < 0 ? "" : e.text.slice(at + 5, -1), file: e.file }); // a step that was taken again says so last
+      }
+      this.steps = [...steps].sort((a, b) => b[0] - a[0]);
+      const prompts = [...new Set(this.steps.flatMap(([, of]) => [...of.keys()]))];
+      this.pick.replaceChildren(el("option", { value: "" }, "all prompts"), ...prompts.map((p) => el("option", { value: p, selected: p === this.prompt }, p)));
+      this.draw();
+    } catch (e) { this.body?.replaceChildren(failed(e)); }
+  }
+  draw() {
+    if (!this.body || !this.steps) return;
+    this.clear();
+    this.body.replaceChildren(...this.steps.slice(0, 20).map(([step, of]) => panel(`step ${step}`, el("div", { class: "samples" }, ...[...of.values()].filter((a) => !this.prompt || a.prompt === this.prompt).map((a) => this.one(a))))));
+    if (!this.steps.length) this.body.replaceChildren(el("p", { class: "quiet" }, "No evaluation yet."));
+  }
+  one(a) {
+    const at = a.file && `/runs/${this.app.main}/shown/${encodeURIComponent(a.file)}`, curves = el("div", { class: "follow" });
+    if (a.file?.endsWith(".json")) this.follow(curves, at);
+    return el("figure", { class: a.file?.endsWith(".json") ? "wide" : null }, !at ? "" : a.file.endsWith(".json") ? curves : el("img", { src: at, alt: a.prompt, loading: "lazy" }),
+      el("figcaption", {}, el("b", {}, a.prompt), a.answer.trim() ? el("pre", {}, a.answer.replaceAll("\\n", "\n").replaceAll('\\"', '"')) : at ? "" : el("pre", { class: "quiet" }, "nothing")));
+  }
+  // follow draws each number of an episode: what was recorded, and what was predicted.
+  async follow(box, at) {
+    try {
+      const d = await ask(at);
+      box.append(el("div", { class: "legend" }, el("span", {}, el("i", { css: { background: colours[0] } }), "recorded"), el("span", {}, el("i", { css: { background: colours[1] } }), "predicted")));
+      for (let k = 0; k < (d.recorded[0]?.length ?? 0); k++) {
+        const one = el("div", { role: "img", "aria-label": `number ${k} of the actions` }), ink = css("--dim"), grid = { stroke: css("--grid"), width: 1 };
+        box.append(el("div", {}, el("small", { class: "quiet" }, `number ${k}`), one));
+        const axis = { stroke: ink, grid, ticks: grid, font: "11px system-ui" };
+        this.plots.push(new uPlot({ width: Math.max(160, Math.min(320, box.clientWidth)), height: 130, legend: { show: false }, cursor: { show: false }, scales: { x: { time: false } },
+          axes: [{ ...axis, size: 24 }, { ...axis, size: 58, values: (u, vs) => vs.map((v) => si(v)) }],
+          series: [{}, { stroke: colours[0], width: 1.5, points: { show: false } }, { stroke: colours[1], width: 1.5, dash: [5, 3], points: { show: false } }] },
+        [d.frames, d.recorded.map((v) => v[k]), d.predicted.map((v) => v[k])], one));
+      }
+    } catch (e) { box.append(failed(e)); }
   }
 }
