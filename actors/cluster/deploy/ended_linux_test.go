@@ -1,52 +1,63 @@
 package deploy
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
-	"runtime"
-	"strconv"
+	"regexp"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// envExecs is how often the child of TestEnded becomes itself anew.
-const envExecs = "LFACTOR_TEST_EXECS"
+// envEnded makes the test's program a child of TestEnded: "first" ends its first thread, and becomes "again" from another
+// when its input ends.
+const envEnded = "LFACTOR_TEST_ENDED"
 
-// TestEnded: a process that becomes another program, from any of its threads, has not ended meanwhile; one that waits to be
-// reaped has.
-func TestEnded(t *testing.T) {
-	if n, err := strconv.Atoi(os.Getenv(envExecs)); err == nil {
-		if n == 0 {
-			os.Exit(7)
+func init() { // on the first thread
+	switch os.Getenv(envEnded) {
+	case "first":
+		self, err := os.Executable()
+		if err != nil {
+			panic(err)
 		}
-		_ = os.Setenv(envExecs, strconv.Itoa(n-1)) // its name is a good one
-		again()
-		select {}
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			panic(syscall.Exec(self, os.Args, []string{envEnded + "=again"}))
+		}()
+		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0) // of this thread alone
+	case "again":
+		os.Exit(7)
 	}
-	self, err := os.Executable()
-	require.NoError(t, err)
-	c := exec.Command(self, "-test.run=^TestEnded$")
-	c.Env = append(os.Environ(), envExecs+"=60")
-	require.NoError(t, c.Start())
-	for !ended(c.Process.Pid) { // the next line says whether it was the end
-	}
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(c.Process.Pid) + "/task/" + strconv.Itoa(c.Process.Pid) + "/cmdline")
-	require.NoError(t, err)
-	require.Empty(t, text, "it goes on: it has become another program")
-	var x *exec.ExitError
-	require.ErrorAs(t, c.Wait(), &x)
-	require.Equal(t, 7, x.ExitCode())
 }
 
-// again makes a process itself anew, from a thread that is not its first.
-func again() {
-	runtime.LockOSThread()
-	if syscall.Gettid() == os.Getpid() {
-		go again() // on another one
-		return
-	}
-	_ = syscall.Exec("/proc/self/exe", os.Args, os.Environ()) // the parent sees how the process ends
-	os.Exit(1)
+// TestEnded: a process whose first thread waits to be reaped while another goes on has not ended: so it stands for a moment
+// where another thread makes a new program of it. One that waits to be reaped as a whole has.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := exec.Command(self)
+	c.Env = append(os.Environ(), envEnded+"=first")
+	in, err := c.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	pid := c.Process.Pid
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // it may be gone
+	zombie := regexp.MustCompile(`\) Z `)
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		require.False(t, ended(pid), "%s: another thread goes on", text)
+		return err == nil && zombie.Match(text)
+	}, time.Minute, time.Millisecond)
+	require.False(t, ended(pid))
+	require.NoError(t, in.Close())
+	require.Eventually(t, func() bool { return ended(pid) }, time.Minute, time.Millisecond)
+	var x *exec.ExitError
+	require.ErrorAs(t, c.Wait(), &x)
+	require.Equal(t, 7, x.ExitCode(), "it went on as another program")
+	require.True(t, ended(pid))
 }
