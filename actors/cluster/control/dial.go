@@ -34,7 +34,15 @@ const dialLimit = 5 * time.Second
 func Dial(ctx context.Context, addr string, id *trust.Identity, path string) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	d := tls.Dialer{Config: id.Client(trust.HeadName, trust.Head)}
+	c, err := dial(ctx, addr, id.Client(trust.HeadName, trust.Head), path)
+	if trust.HasEnded(err) { // the head may give another
+		c, err = dial(ctx, addr, id.Ended(trust.HeadName, trust.Head), path)
+	}
+	return c, err
+}
+
+func dial(ctx context.Context, addr string, how *tls.Config, path string) (*Conn, error) {
+	d := tls.Dialer{Config: how}
 	c, err := machine.WithSpare(func() (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) })
 	if err != nil {
 		return nil, err

@@ -13,6 +13,9 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
+// agentPath is where agents connect, those too whose certificates have ended.
+const agentPath = "/v1/agent"
+
 // attend is the connection of an agent: it says hello, hears what it is to do, and tells what happens
 // on its host.
 func (h *Head) attend(w http.ResponseWriter, r *http.Request) {
@@ -36,12 +39,15 @@ func (h *Head) attend(w http.ResponseWriter, r *http.Request) {
 	conn := h.open(l)
 	defer h.shut(conn)
 	_, err = h.ask(r.Context(), func(n int64) decide.Input {
-		return decide.Connect{Ask: n, Conn: conn, Name: who.Name, Serial: trust.Serial(leaf),
+		return decide.Connect{Ask: n, Conn: conn, Name: who.Name, Serial: trust.Serial(leaf), Until: leaf.NotAfter,
 			Remote: c.Remote(), Hello: hello, Wrote: h.taken(hello.Procs)}
 	})
 	if err != nil {
 		_ = c.Send(control.Message{Kind: control.Welcome, Text: err.Error()}) // it may have gone
 		return
+	}
+	if time.Now().After(leaf.NotAfter) {
+		h.renew(who.Name, l, leaf)
 	}
 	done := make(chan struct{})
 	go l.write(done)

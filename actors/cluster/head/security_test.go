@@ -78,7 +78,7 @@ func newHead(t *testing.T) *headed {
 	t.Helper()
 	x := &headed{t: t, dir: t.TempDir(), log: &syncBuffer{}, store: store.NewMemory()}
 	var err error
-	x.ca, err = trust.NewCA("test", time.Now())
+	x.ca, err = trust.NewCA("test", time.Now().Add(-100*24*time.Hour))
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(x.dir, "head"), 0o700))
 	require.NoError(t, x.ca.Save(filepath.Join(x.dir, "head")))
@@ -110,9 +110,15 @@ func newHead(t *testing.T) *headed {
 // identity makes a certificate of the cluster.
 func (x *headed) identity(name string, s trust.Subject) *trust.Identity {
 	x.t.Helper()
+	return x.identityOf(name, s, time.Now())
+}
+
+// identityOf is one that began at a time, and lives an hour.
+func (x *headed) identityOf(name string, s trust.Subject, began time.Time) *trust.Identity {
+	x.t.Helper()
 	key, err := trust.NewKey()
 	require.NoError(x.t, err)
-	cert, err := x.ca.Issue(s, &key.PublicKey, time.Now(), time.Hour)
+	cert, err := x.ca.Issue(s, &key.PublicKey, began, time.Hour)
 	require.NoError(x.t, err)
 	dir := filepath.Join(x.dir, name)
 	require.NoError(x.t, trust.SaveIdentity(dir, x.ca.Cert, cert, key))

@@ -111,7 +111,7 @@ func (h *Head) dropUser(w http.ResponseWriter, r *http.Request) {
 }
 
 // renewEvery is how often a head looks whether its own certificate is to be renewed.
-const renewEvery = time.Hour
+const renewEvery = time.Second // its host may have been suspended for long
 
 // renewSelf keeps the head's own certificate young until ctx ends.
 func renewSelf(ctx context.Context, id *trust.Identity, ca *trust.CA, now func() time.Time, every time.Duration,

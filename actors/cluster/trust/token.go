@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 )
 
@@ -77,7 +78,47 @@ func (i *Identity) Open(allow ...Role) *tls.Config {
 		with.Certificate = [][]byte{own.Certificate[0], i.ca.Raw}
 		return &with, nil
 	}
+	ended := i.ended(c.Clone())
+	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if slices.Contains(hello.SupportedProtos, endedProto) {
+			return ended, nil
+		}
+		return nil, nil // c
+	}
 	return c
+}
+
+// endedProto is offered beside HTTP (RFC 7301) by a node whose certificate has ended, which says so by that.
+const endedProto = "lfactor-ended"
+
+// ended makes c take certificates of nodes that have ended, which are otherwise as all: the request's handler decides.
+func (i *Identity) ended(c *tls.Config) *tls.Config {
+	verify := i.base([]Role{Agent}).VerifyConnection
+	c.NextProtos, c.ClientAuth = []string{"http/1.1"}, tls.RequireAnyClientCert
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		leaf, at := s.PeerCertificates[0], i.now()
+		if at.After(leaf.NotAfter) {
+			at = leaf.NotAfter
+		}
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: c.ClientCAs, CurrentTime: at,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+			return err
+		}
+		return verify(s)
+	}
+	return c
+}
+
+// Ended is Client for one whose certificate has ended, to get another.
+func (i *Identity) Ended(name string, allow ...Role) *tls.Config {
+	c := i.Client(name, allow...)
+	c.NextProtos = []string{endedProto, "http/1.1"}
+	return c
+}
+
+// HasEnded says whether a connection failed because the certificate that this end has shown has ended.
+func HasEnded(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "remote error: tls: expired certificate")
 }
 
 // HeadName is the name that the certificate of every head has.

@@ -152,8 +152,12 @@ func (c *Cluster) Client() (*control.Client, error) {
 	if err != nil {
 		return nil, exit.With(fmt.Errorf("the certificate for cluster %s: %w", c.Name, err), exit.Unreachable)
 	}
+	if time.Now().After(id.Expiry()) {
+		return nil, exit.With(fmt.Errorf("your certificate for cluster %s ended on %s: an admin makes another with `lfactor cluster user add`",
+			c.Name, id.Expiry().Format(time.DateOnly)), exit.Unreachable)
+	}
 	client := control.NewClient(c.Heads, id)
-	if id.Stale(trust.UserLife) && time.Now().Before(id.Expiry()) {
+	if id.Stale(trust.UserLife) {
 		renew(client, id)
 	}
 	return client, nil

@@ -147,22 +147,22 @@ func (c *clocks) agent(host string) (pid int, until time.Time) {
 }
 
 // TestClusterClocks: while a run trains, the clocks of its cluster jump: one process's forward and back by up to an
-// hour, then those of all by half a day and again, so that the certificates with which the run began have ended. Each
-// time processes are killed, and the run ends with the weights, state and ledger of one that nobody disturbed.
+// hour, then those of all by half a day and again, so that the certificates with which the run began have ended, and by
+// three days at once, so that those of agents have that are started again. Each time processes are killed, and the run ends
+// with the weights, state and ledger of one that nobody disturbed. Agents that are away for longer say what mends that.
 func TestClusterClocks(t *testing.T) {
 	longOnly(t, "clocks that jump in single processes, and certificates that end in the midst of a run, with a binary of its own: "+
 		"sim/heads has clocks that jump")
-	const steps = 150
+	const steps = 170
 	train := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=50", fmt.Sprint("train.steps=", steps)}
 	quiet := tinyRun(t)
 	code, out := runIn(t, quiet, nil, append(train, "-q")...)
 	require.Zero(t, code, out)
 	dir := tinyRun(t)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "clocks"), 0o700))
-	c := &clocks{t, dir, movedBinary(t, t.TempDir()), append(clusterHome(t, dir), "LFACTOR_TEST_CLOCKS="+filepath.Join(dir, "clocks")), &bytes.Buffer{}}
+	c := &clocks{t, dir, movedBinary(t, t.TempDir()), append(clusterHome(t, dir, "test"), "LFACTOR_TEST_CLOCKS="+filepath.Join(dir, "clocks")), &bytes.Buffer{}}
 	out, err := c.run("cluster", "up", "--local", "3", "--name", "test")
 	require.NoError(t, err, out)
-	t.Cleanup(func() { _, _ = c.run("cluster", "down", "test") })
 	cmd := exec.Command(c.binary, append(train, "--cluster", "test")...)
 	said := c.said
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, said, said
@@ -202,8 +202,59 @@ func TestClusterClocks(t *testing.T) {
 	}
 	strike("certificates have ended", func(s head.Status) []int { return append(worker(s), s.Pid) })
 	strike("the head is another", leader)
+	agents := func(s head.Status) (pids []int) {
+		for _, h := range s.Hosts {
+			pid, _ := c.agent(h.Name)
+			pids = append(pids, pid)
+		}
+		c.move(0, (26+72)*time.Hour) // not before: agents that are connected get their certificates
+		return pids
+	}
+	strike("three days later", agents)
 	clitest.Gate(t, dir, clitest.Open)
 	require.NoError(t, cmd.Wait(), said.String())
 	same(t, metrics(t, quiet), metrics(t, dir))
 	require.Equal(t, stateOf(t, quiet, steps), stateOf(t, dir, steps), said.String())
+	out, err = c.run("events")
+	require.NoError(t, err)
+	require.Contains(t, out, "its certificate had ended, and it gets another", out)
+	c.overdue()
+}
+
+// overdue: a month and more later agents get no certificates any more. Their logs and the events say what mends that, and
+// it does.
+func (c *clocks) overdue() {
+	t := c.t
+	s := head.Status{}
+	ask := func() bool {
+		s = head.Status{}
+		out, err := c.run("cluster", "status", "-o", "json")
+		return err == nil && json.Unmarshal([]byte(out), &s) == nil
+	}
+	require.Eventually(t, ask, time.Minute, 50*time.Millisecond)
+	c.move(0, 60*24*time.Hour)
+	require.NoError(t, syscall.Kill(s.Pid, syscall.SIGKILL)) // the next one has a certificate of that day
+	was := s.Pid
+	log := filepath.Join(c.dir, "home", "clusters", "test", "agents", "h2", "log")
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(log)
+		return err == nil && strings.Contains(string(text), "the head refuses this agent: its certificate ended on")
+	}, 2*time.Minute, 50*time.Millisecond)
+	text, err := os.ReadFile(log)
+	require.NoError(t, err)
+	require.LessOrEqual(t, strings.Count(string(text), "its certificate ended on"), 2, "it is said once")
+	require.Eventually(t, func() bool { return ask() && s.Pid != was }, time.Minute, 50*time.Millisecond)
+	out, err := c.run("events")
+	require.NoError(t, err)
+	require.Contains(t, out, "lfactor cluster add h2")
+	pid, _ := c.agent("h2")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+	token, err := c.run("cluster", "token")
+	require.NoError(t, err, token)
+	join := exec.Command(c.binary, "cluster", "join", strings.TrimSpace(token), "--name", "h2")
+	join.Dir, join.Env = c.dir, append(os.Environ(), c.env...)
+	require.NoError(t, join.Start())
+	require.Eventually(t, func() bool {
+		return ask() && slices.ContainsFunc(s.Hosts, func(h head.Host) bool { return h.Name == "h2" && h.State == "ready" })
+	}, time.Minute, 50*time.Millisecond)
 }

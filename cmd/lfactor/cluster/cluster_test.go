@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +24,7 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// clusterHome gives a test a home for clusters of its own, and takes down what it leaves there.
+// clusterHome gives a test a home for clusters of its own, and takes down what it leaves there, whatever state that is in.
 func clusterHome(t *testing.T, dir string, names ...string) []string {
 	t.Helper()
 	env := []string{"LFACTOR_HOME=" + filepath.Join(dir, "home")}
@@ -39,8 +40,30 @@ func clusterHome(t *testing.T, dir string, names ...string) []string {
 			}
 			_, _ = runIn(t, dir, env, "cluster", "down", n)
 		}
+		endAll(t, dir)
 	})
 	return env
+}
+
+// endAll kills every process that was told of a directory by its command line or its environment. Agents and heads start
+// each other again: it does so until there are none.
+func endAll(t *testing.T, dir string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		none := true
+		all, err := filepath.Glob("/proc/[0-9]*")
+		require.NoError(t, err)
+		for _, p := range all {
+			cmd, _ := os.ReadFile(filepath.Join(p, "cmdline")) // it may be over
+			env, _ := os.ReadFile(filepath.Join(p, "environ"))
+			if pid, _ := strconv.Atoi(filepath.Base(p)); pid != os.Getpid() && (bytes.Contains(cmd, []byte(dir+"/")) ||
+				bytes.Contains(env, []byte(dir+"/"))) {
+				none = false
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		return none
+	}, time.Minute, 10*time.Millisecond, "processes of %s do not end", dir)
 }
 
 // leftovers lists the processes whose command line names a directory.

@@ -112,9 +112,10 @@ func (h *Head) coming() bool {
 type Connect struct {
 	Ask    int64
 	Conn   int64
-	Name   string // in its certificate
-	Serial string // of that
-	Remote string // address
+	Name   string    // in its certificate
+	Serial string    // of that
+	Until  time.Time // when it ends, or has ended; zero is never
+	Remote string    // address
 	Hello  control.Message
 	Wrote  []control.Proc // how far the output of its processes has come
 }
@@ -125,7 +126,7 @@ func (in Connect) ask() int64 { return in.Ask }
 // with what it should, since both may have changed while it was away.
 func (in Connect) apply(h *Head) {
 	a, info := h.agents[in.Name], in.Hello.Info
-	if why := h.unwanted(a, info); why != "" {
+	if why := cmp.Or(h.unwanted(a, info), in.overdue(h.now)); why != "" {
 		if h.refused[in.Name] != why { // it asks again and again
 			h.event(Event{Kind: "refused", Host: in.Name, Text: fmt.Sprintf("agent %s at %s refused: %s",
 				in.Name, in.Remote, why)})
@@ -158,10 +159,26 @@ func (in Connect) apply(h *Head) {
 	if back {
 		text = fmt.Sprintf("host %s is connected again", a.Name)
 	}
+	if !in.Until.IsZero() && h.now.After(in.Until) {
+		text += "; its certificate had ended, and it gets another"
+	}
 	h.event(Event{Kind: "join", Host: a.Name, Text: text})
 	h.tellSoon()
 	h.match(a, in.Hello.Procs)
 	h.due = true
+}
+
+// certGrace is for how long behind its end an agent's certificate still gets it another: its host, or the head, may have
+// been away for longer than a certificate lives.
+const certGrace = 30 * 24 * time.Hour
+
+// overdue says that an agent's certificate has ended for so long that it gets no other by itself, "" if it does.
+func (in Connect) overdue(now time.Time) string {
+	if in.Until.IsZero() || now.Sub(in.Until) <= certGrace {
+		return ""
+	}
+	return fmt.Sprintf("its certificate ended on %s, more than %d days ago: `lfactor cluster add %s`, or `lfactor cluster join` on that host "+
+		"with a token, takes it in again", in.Until.Format(time.DateOnly), certGrace/(24*time.Hour), in.Name)
 }
 
 // unwanted says why an agent is not let in, "" if it is.
