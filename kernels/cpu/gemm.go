@@ -41,6 +41,8 @@ const (
 	mbMax = 4096 // rows of a packed at a time
 	// Products smaller than this many multiplications run on the caller alone: sharing costs some microseconds.
 	aloneMax = 1 << 20
+	// Products of fewer rows take about as long as of these many: the right operand comes from memory.
+	fewCost = 8
 )
 
 // gemmPlan is the cutting of one product into blocks.
@@ -105,7 +107,10 @@ func (b *Backend) cut(r result, m, n, k int) *gemmPlan {
 func (b *Backend) plan(r result, x, y matrix, m, n, k int) *gemmPlan {
 	g := b.cut(r, m, n, k)
 	g.low = b.lowOf(y, n, k)
-	g.inPlace, g.keeps = liesWell(x, m) && g.low.form == lowNone, b.keeps(y)
+	g.inPlace, g.keeps = liesWell(x, m), b.keeps(y)
+	if g.low.form != lowNone { // whose tiles read one row where it lies, and several packed
+		g.inPlace = m == 1 && !x.trans && x.v.d == tensor.F32 && x.few == nil
+	}
 	if g.own = g.ownOf(r.then != nil, len(b.team.workers)); !g.inPlace && g.own != ownLeft {
 		g.pa = b.shared.f32(g.mb / b.k.mr * g.aNext)
 	}
@@ -282,7 +287,7 @@ func (b *Backend) multiply(g *gemmPlan, t *multiplied) {
 	}
 	mc, nc := b.grid(t.m, t.n, t.then != nil)
 	ni, nj := ceilDiv(t.m, mc), ceilDiv(t.n, nc)
-	b.shareWork(ni*nj, t.m*t.n*t.kc, func(w *worker, at int) {
+	b.shareWork(ni*nj, max(t.m, fewCost)*t.n*t.kc, func(w *worker, at int) {
 		i, j := at%ni*mc, at/ni*nc
 		m, n := min(mc, t.m-i), min(nc, t.n-j)
 		w.part(t, w.left(g, t, i, m), w.panelsFrom(g, j), i, j, m, n)
@@ -311,7 +316,7 @@ func (w *worker) left(g *gemmPlan, t *multiplied, i, m int) operand {
 		return operand{v: g.pa[i/mr*g.aNext:], row: 1, step: mr, next: g.aNext}
 	}
 	o := operand{v: t.x.v.f[(t.i0+i)*t.x.ld+t.p0:], row: t.x.ld, step: 1, next: mr * t.x.ld}
-	if full := m / mr; full*mr < m {
+	if full := m / mr; full*mr < m && g.low.form == lowNone {
 		o.full, o.rest = full, w.arena.f32(panelLen(mr, t.kc))
 		w.panel(o.rest, mr, t.x, t.i0+i+full*mr, g.m, t.p0, t.kc)
 	}
