@@ -16,4 +16,5 @@
 //	P-8  A task is drawn with the weights that its member was given last, and within the staleness of its schedule.
 //	P-9  No task waits while a place could take it, and a task that may fail no more is tried by a fresh member.
 //	P-10 The pool ends: where members answer, every task is answered.
+//	P-11 A task is refused at once where Queue.Limit others wait, and only there.
 package pool

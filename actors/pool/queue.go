@@ -1,23 +1,32 @@
 package pool
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 )
 
-// Queue is a desk whose members do one task at a time, the one that was asked first before others. Tasks of one Comm go
-// to the member that did the last of them, while that is there and free.
+// Queue is a desk on which the task that was asked first goes to a member before others. Tasks of one Comm go to the
+// member that did the last of them, while that is there and free.
 type Queue struct {
-	Places int             // of its pool
-	Most   int             // members that a task may be lost with before it is given up, 0 for any number
-	Wait   actors.Duration // of a task for room, where a member finds none
+	Places int                          // of its pool
+	Most   int                          // members that a task may be lost with before it is given up, 0 for any number
+	Wait   actors.Duration              // of a task for room, where a member finds none
+	Limit  int                          // tasks that may wait, 0 for any number
+	Hold   int                          // tasks that a member has at once, of one Comm; 0 is 1
+	Loads  bool                         // a member is told of another Comm by a Load; else it is given tasks together alone
+	Ready  func(t *actors.Message) bool // whether a task may be done now; nil for all
 
 	waiting []*task // by when they were asked
 	seats   []*seat // the one that was used longest ago first
 	asked   int
+	deals   int
 	failed  error
 }
+
+// ErrFull is the answer to a task where as many wait as may.
+var ErrFull = errors.New("too many tasks wait")
 
 // task is one that was asked and is not answered.
 type task struct {
@@ -31,68 +40,81 @@ type task struct {
 type seat struct {
 	member uint32
 	begun  bool
-	chain  int32 // whose tasks go on here, 0 for none
-	task   *task
+	chain  int32 // the Comm that goes on here, 0 for none
+	dealt  int   // when it was given its tasks
+	tasks  []*task
 }
 
 var _ Desk = (*Queue)(nil)
 
+func (q *Queue) seat(member uint32) int {
+	return slices.IndexFunc(q.seats, func(s *seat) bool { return s.member == member })
+}
+
 // Join implements Desk.
 func (q *Queue) Join(member uint32) []actors.Message {
 	q.seats = append(q.seats, &seat{member: member})
-	return q.deal()
+	return q.Deal()
 }
 
 // Lose implements Desk.
 func (q *Queue) Lose(member uint32, now actors.Time, how *actors.Message) (out []actors.Message) {
-	i := slices.IndexFunc(q.seats, func(s *seat) bool { return s.member == member })
-	t := q.seats[i].task
+	i := q.seat(member)
+	tasks := q.seats[i].tasks
 	q.seats = slices.Delete(q.seats, i, i+1)
-	if t == nil {
-		return nil
+	for _, t := range tasks {
+		over := false
+		switch {
+		case how.Kind == Ended && how.Port == Full:
+			over = now-t.since >= actors.Time(q.Wait)
+		case how.Kind == Ended && how.Port == Untried:
+		default:
+			t.lost++
+			over = q.Most > 0 && t.lost >= q.Most
+		}
+		if over {
+			out = append(out, t.answer(how.Err))
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(q.waiting, t.n, func(x *task, n int) int { return x.n - n })
+		q.waiting = slices.Insert(q.waiting, at, t)
 	}
-	over := false
-	switch {
-	case how.Kind == Ended && how.Port == Full:
-		over = now-t.since >= actors.Time(q.Wait)
-	case how.Kind == Ended && how.Port == Untried:
-	default:
-		t.lost++
-		over = q.Most > 0 && t.lost >= q.Most
-	}
-	if over {
-		return append(q.answer(t, how.Err), q.deal()...)
-	}
-	at := slices.IndexFunc(q.waiting, func(x *task) bool { return x.n > t.n })
-	if at < 0 {
-		at = len(q.waiting)
-	}
-	q.waiting = slices.Insert(q.waiting, at, t)
-	return q.deal()
+	return append(out, q.Deal()...)
 }
 
 // answer is the error of a task that nobody does.
-func (q *Queue) answer(t *task, err error) []actors.Message {
+func (t *task) answer(err error) actors.Message {
 	t.m.Kind, t.m.Err = Answer, err
-	return []actors.Message{t.m}
+	return t.m
+}
+
+// Take takes a task from a member that has a result of it: the task as it was asked, nil where it has none such.
+func (q *Queue) Take(member uint32, m *actors.Message) *actors.Message {
+	i := q.seat(member)
+	s := q.seats[i]
+	k := slices.IndexFunc(s.tasks, func(t *task) bool { return t.m.Step == m.Step })
+	if k < 0 {
+		return nil
+	}
+	t := s.tasks[k]
+	if s.tasks = slices.Delete(s.tasks, k, k+1); t.m.Payload != nil {
+		t.m.Payload.Release()
+	}
+	if m.Port == Freed {
+		s.chain = 0
+	}
+	if !q.Loads {
+		q.seats = append(slices.Delete(q.seats, i, i+1), s)
+	}
+	return &t.m
 }
 
 // Result implements Desk.
 func (q *Queue) Result(member uint32, m *actors.Message) (counts bool, out []actors.Message) {
-	i := slices.IndexFunc(q.seats, func(s *seat) bool { return s.member == member })
-	s := q.seats[i]
-	if s.task == nil || s.task.m.Step != m.Step {
+	if q.Take(member, m) == nil {
 		return false, nil
 	}
-	if p := s.task.m.Payload; p != nil {
-		p.Release()
-	}
-	s.task = nil
-	if m.Port == Freed {
-		s.chain = 0
-	}
-	q.seats = append(slices.Delete(q.seats, i, i+1), s)
-	return true, q.deal()
+	return true, q.Deal()
 }
 
 // Tell implements Desk.
@@ -102,10 +124,15 @@ func (q *Queue) Tell(now actors.Time, m *actors.Message) []actors.Message {
 		q.asked++
 		t := &task{m: *m, n: q.asked, since: now}
 		if q.failed != nil {
-			return q.answer(t, q.failed)
+			return []actors.Message{t.answer(q.failed)}
 		}
 		q.waiting = append(q.waiting, t)
-		return q.deal()
+		out := q.Deal()
+		if n := len(q.waiting) - 1; q.Limit > 0 && n >= q.Limit {
+			q.waiting = q.waiting[:n]
+			out = append(out, t.answer(ErrFull))
+		}
+		return out
 	case Free:
 		for _, s := range q.seats {
 			if s.chain == m.Comm {
@@ -120,56 +147,81 @@ func (q *Queue) Tell(now actors.Time, m *actors.Message) []actors.Message {
 func (q *Queue) Shut(err error) (out []actors.Message) {
 	q.Places--
 	if q.failed = err; err == nil {
-		return q.deal() // a task may have waited for the place
+		return q.Deal() // a task may have waited for the place
 	}
 	for _, t := range q.waiting {
-		out = append(out, q.answer(t, err)...)
+		out = append(out, t.answer(err))
 	}
 	q.waiting = nil
 	return out
 }
 
-// deal gives tasks to members.
-func (q *Queue) deal() (out []actors.Message) {
+// Deal gives tasks that wait to members, the oldest first: what comes later does not overtake it. Member says how many
+// tasks a member is given together.
+func (q *Queue) Deal() (out []actors.Message) {
+	q.deals++
 	for i := 0; i < len(q.waiting); {
 		t := q.waiting[i]
-		s := q.best(t)
-		if s == nil {
+		if q.Ready != nil && !q.Ready(&t.m) {
 			i++
 			continue
 		}
+		s := q.best(t)
+		if s == nil {
+			if q.Most == 0 || t.lost == 0 {
+				break
+			}
+			i++ // it waits for a fresh member alone
+			continue
+		}
 		q.waiting = slices.Delete(q.waiting, i, i+1)
-		s.task, s.chain, s.begun = t, t.m.Comm, true
 		m := t.m
-		m.Kind, m.Epoch = Task, s.member
+		if m.Epoch = s.member; q.Loads && s.chain != m.Comm {
+			out = append(out, actors.Message{Kind: Load, Epoch: s.member, Comm: m.Comm})
+		}
+		s.tasks, s.chain, s.begun, s.dealt, m.Kind = append(s.tasks, t), m.Comm, true, q.deals, Task
 		if out = append(out, m); m.Payload != nil {
 			m.Payload.Retain() // others may have to do it too
 		}
 	}
+	for i := range out {
+		out[i].Member = int32(len(q.seats[q.seat(out[i].Epoch)].tasks))
+	}
 	return out
 }
 
-// best is the free member for a task, nil where there is none: the one that its Comm goes on with, or one that nothing
-// goes on with, or a fresh one, or the one that was used longest ago. A task that a member was lost with is for a fresh
-// one, as long as there are some.
-func (q *Queue) best(t *task) *seat {
-	kinds := []func(s *seat) bool{
-		func(s *seat) bool { return s.begun && s.chain == t.m.Comm && s.chain != 0 },
-		func(s *seat) bool { return s.begun && s.chain == 0 },
-		func(s *seat) bool { return !s.begun },
-		func(s *seat) bool { return true },
-	}
-	if t.lost > 0 {
-		if kinds = kinds[2:]; q.Places > len(q.seats) { // the place of the one that was lost comes back
-			kinds = kinds[:1]
+// best is the member for a task, nil where there is none.
+func (q *Queue) best(t *task) (best *seat) {
+	least := 0
+	for _, s := range q.seats {
+		if n := q.fit(t, s); n > 0 && (best == nil || n < least) {
+			best, least = s, n
 		}
 	}
-	for _, of := range kinds {
-		for _, s := range q.seats {
-			if s.task == nil && of(s) {
-				return s
-			}
-		}
+	return best
+}
+
+// fit is how well a member fits a task, the less the better, or 0: of those with nothing to do the one that its Comm goes
+// on with, or one that nothing goes on with, or a fresh one, or any; else one of its Comm with room, and few tasks. A
+// task that may be lost with few is for a fresh one behind the first, as long as there are some.
+func (q *Queue) fit(t *task, s *seat) int {
+	chained := s.begun && s.chain == t.m.Comm && s.chain != 0
+	marked := t.lost > 0 && q.Most > 0
+	switch {
+	case marked && s.begun && q.Places > len(q.seats): // the place of the one that was lost comes back
+		return 0
+	case len(s.tasks) > 0 && (!chained || len(s.tasks) >= q.Hold || !q.Loads && s.dealt != q.deals):
+		return 0
+	case len(s.tasks) > 0:
+		return 4 + len(s.tasks)
+	case !s.begun:
+		return 3
+	case marked:
+		return 4
+	case chained:
+		return 1
+	case s.chain == 0:
+		return 2
 	}
-	return nil
+	return 4
 }

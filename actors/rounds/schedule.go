@@ -1,7 +1,5 @@
 package rounds
 
-import "fmt"
-
 // Schedule says which weights draw which tokens. Rounds and publications count from 0, steps from 1.
 type Schedule struct {
 	Staleness int64 // publications that may lie between the one that draws and the one that is trained
@@ -45,35 +43,4 @@ func (s Schedule) Parts(round int64) (out []Part) {
 		out = append(out, Part{p, round, from, to})
 	}
 	return out
-}
-
-// Check proves what the package promises of a schedule, for so many rounds: it works all publications off in
-// turn and looks at every part where it is trained on.
-func (s Schedule) Check(rounds int64) error {
-	if s.Staleness < 0 || s.Updates < 1 || s.Span < 0 {
-		return fmt.Errorf("rounds: no schedule has %+v", s)
-	}
-	desk := NewDesk(s, 1, 1, 0)
-	drawn := map[int64]int64{} // round -> tokens that are drawn, -1 for all
-	for p := range rounds {
-		for _, part := range desk.Work(p) {
-			if have := drawn[part.Round]; have < 0 || have != part.From {
-				return fmt.Errorf("rounds: %+v comes behind %d tokens", part, have)
-			}
-			if age := part.Round - part.Publication; age < 0 || age > s.Staleness {
-				return fmt.Errorf("rounds: %+v has the age %d where it is trained on, and %d is allowed", part,
-					age, s.Staleness)
-			}
-			if drawn[part.Round] = part.To; part.To == 0 {
-				drawn[part.Round] = -1
-			}
-		}
-		if drawn[p] >= 0 {
-			return fmt.Errorf("rounds: round %d is trained on and not all drawn", p)
-		}
-		if delete(drawn, p); int64(len(drawn)) > s.Staleness {
-			return fmt.Errorf("rounds: %d rounds lie between sampler and trainer", len(drawn))
-		}
-	}
-	return nil
 }

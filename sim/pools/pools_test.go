@@ -23,6 +23,8 @@ func drawn(seed uint64) *world {
 		w.o.Tries = 3 + rng.IntN(8)
 		if rng.IntN(4) == 0 {
 			w.broken = rng.IntN(w.places + 1)
+		} else if rng.IntN(4) == 0 {
+			w.deadly, w.faulty = true, 0.9
 		}
 	}
 	if rng.IntN(2) == 0 {
@@ -38,6 +40,12 @@ func drawn(seed uint64) *world {
 		return w
 	}
 	w.queue, w.chains, w.turns = &pool.Queue{Places: w.places, Wait: 500 * ms}, 1+rng.IntN(12), 1+rng.IntN(4)
+	if rng.IntN(3) == 0 { // replicas of a server: tasks are given together
+		w.batch, w.queue.Hold = true, 1+rng.IntN(4)
+	}
+	if rng.IntN(3) == 0 {
+		w.queue.Limit = 1 + rng.IntN(4)
+	}
 	if rng.IntN(2) == 0 {
 		w.queue.Most = 2 + rng.IntN(2)
 	}

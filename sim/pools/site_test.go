@@ -6,6 +6,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/pool"
+	"github.com/lfactor/lfactor/actors/rounds"
 )
 
 // Times of members. An honest one beats more often than a pool's silence, and has results sooner than Longest.
@@ -77,12 +78,13 @@ func (s *site) Receive(ctx actors.Context, m *actors.Message) {
 		s.begin(ctx, m)
 	case pool.Load:
 		if len(s.tasks) > 0 && s.began && s.member == m.Epoch {
-			c.fail("P-8", "weights of publication %d come while %d tasks are drawn", m.Step, len(s.tasks))
+			c.fail("P-8", "weights of publication %d come while %d tasks are drawn", rounds.PublicationOf(m), len(s.tasks))
 		}
-		if k := s.w.plan.Staleness; c.trained-m.Step > k+1 {
-			c.fail("P-8", "publication %d is asked for, and round %d is to be trained on", m.Step, c.trained)
+		p := rounds.PublicationOf(m)
+		if k := s.w.plan.Staleness; c.trained-p > k+1 {
+			c.fail("P-8", "publication %d is asked for, and round %d is to be trained on", p, c.trained)
 		}
-		s.loaded = m.Step
+		s.loaded = rounds.PublicationOf(m)
 	case pool.Task:
 		s.task(ctx, m)
 	case pool.Leave:
@@ -118,6 +120,9 @@ func (s *site) begin(ctx actors.Context, m *actors.Message) {
 		if s.how == gone && w.queue == nil {
 			s.how = never
 		}
+	}
+	if s.w.deadly && s.how != honest {
+		s.how = dies
 	}
 	if s.broken {
 		s.how = never
@@ -160,8 +165,8 @@ func (s *site) task(ctx actors.Context, m *actors.Message) {
 		c.given[m.Step] = map[uint32]bool{}
 	}
 	c.given[m.Step][m.Epoch] = true
-	if s.w.queue == nil && s.loaded != m.Step {
-		c.fail("P-8", "member %d draws with publication %d, and was given %d", m.Epoch, m.Step, s.loaded)
+	if s.w.queue == nil && s.loaded != rounds.PublicationOf(m) {
+		c.fail("P-8", "member %d draws with publication %d, and was given %d", m.Epoch, rounds.PublicationOf(m), s.loaded)
 	}
 	if s.tasks = append(s.tasks, *m); !s.beats {
 		s.beats = true

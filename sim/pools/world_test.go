@@ -30,6 +30,8 @@ type world struct {
 	chains  int   // of tasks that belong together
 	turns   int   // tasks of a chain
 	broken  int   // places in which no member begins
+	batch   bool  // all tasks are of one Comm
+	deadly  bool  // faulty members die, and are nothing else
 	room    int   // members that there is room for, 0 for any number
 	rng     *rand.Rand
 	members int // that live
@@ -71,7 +73,7 @@ func key(m *actors.Message) string { return fmt.Sprint(m.Step, m.Values) }
 
 // orders takes what the desk has somebody told.
 func (s spy) orders(out []actors.Message) []actors.Message {
-	c := s.c
+	c, w, given := s.c, s.c.w.queue, map[uint32]bool{}
 	for i := range out {
 		m := &out[i]
 		if m.Kind != pool.Task {
@@ -81,14 +83,15 @@ func (s spy) orders(out []actors.Message) []actors.Message {
 			if _, twice := c.holder[m.Step]; twice {
 				c.fail("P-2", "task %d is with two members", m.Step)
 			}
-			if c.losses[m.Step] > 0 && c.busy[m.Epoch] && len(c.on) < c.w.places-c.shut {
+			if c.marked(m.Step) && c.busy[m.Epoch] && len(c.on) < c.w.places-c.shut {
 				c.fail("P-9", "task %d that was lost goes to a member that is not fresh", m.Step)
 			}
-			if len(c.on[m.Epoch]) > 0 {
-				c.fail("P-9", "member %d has two tasks", m.Epoch)
+			if has := len(c.on[m.Epoch]); has >= max(1, w.Hold) || has > 0 && !given[m.Epoch] {
+				c.fail("P-9", "member %d has %d tasks, and is given another", m.Epoch, has)
 			}
+			given[m.Epoch] = true
 			for _, older := range c.open {
-				if _, held := c.holder[older]; older < m.Step && !held && c.losses[older] == 0 && c.losses[m.Step] == 0 {
+				if _, held := c.holder[older]; older < m.Step && !held && !c.marked(older) && !c.marked(m.Step) {
 					c.fail("P-9", "task %d overtakes %d", m.Step, older)
 				}
 			}
@@ -103,6 +106,9 @@ func (s spy) orders(out []actors.Message) []actors.Message {
 	return out
 }
 
+// marked tells whether a task is for a fresh member.
+func (c *watch) marked(job int64) bool { return c.w.queue.Most > 0 && c.losses[job] > 0 }
+
 // idle looks for a task that waits while a member is free.
 func (s spy) idle() {
 	c := s.c
@@ -111,7 +117,7 @@ func (s spy) idle() {
 			continue
 		}
 		for _, job := range c.open {
-			if _, held := c.holder[job]; !held && c.losses[job] == 0 {
+			if _, held := c.holder[job]; !held && !c.marked(job) {
 				c.fail("P-9", "task %d waits while a member is free", job)
 			}
 		}
@@ -169,7 +175,11 @@ func (s spy) Tell(now actors.Time, m *actors.Message) []actors.Message {
 	if m.Kind == pool.Ask && s.c.w.queue != nil && s.c.over == nil {
 		s.c.open = append(s.c.open, m.Step)
 	}
-	return s.orders(s.drop(s.Desk.Tell(now, m)))
+	out := s.Desk.Tell(now, m)
+	if s.c.w.queue != nil && m.Kind == pool.Ask {
+		s.limit(m, out, slices.ContainsFunc(out, func(m actors.Message) bool { return errors.Is(m.Err, pool.ErrFull) }))
+	}
+	return s.orders(s.drop(out))
 }
 
 func (s spy) Shut(err error) []actors.Message {
@@ -178,6 +188,24 @@ func (s spy) Shut(err error) []actors.Message {
 	}
 	s.c.over = err
 	return s.orders(s.drop(s.Desk.Shut(err)))
+}
+
+// limit looks at how many wait where one more is asked.
+func (s spy) limit(m *actors.Message, out []actors.Message, refused bool) {
+	waiting := 0
+	taken := slices.ContainsFunc(out, func(x actors.Message) bool { return x.Kind == pool.Task && x.Step == m.Step })
+	for _, job := range s.c.open {
+		if _, held := s.c.holder[job]; !held && job != m.Step {
+			waiting++
+		}
+	}
+	most := s.c.w.queue.Limit
+	if !refused && !taken && most > 0 && waiting >= most && s.c.over == nil {
+		s.c.fail("P-11", "task %d waits where %d do, and %d may", m.Step, waiting, most)
+	}
+	if refused && (most == 0 || waiting < most) {
+		s.c.fail("P-11", "task %d is refused where %d wait, and %d may", m.Step, waiting, most)
+	}
 }
 
 // part takes a part of a group's answers that counts.
@@ -277,7 +305,9 @@ func (o *owner) Receive(ctx actors.Context, m *actors.Message) {
 		o.next++
 		o.chain[o.next] = int(m.Step)
 		chain := int32(m.Step) + 1
-		if chain%3 == 0 {
+		if w.batch {
+			chain = 1
+		} else if chain%3 == 0 {
 			chain = 0 // of none
 		}
 		ctx.Send(0, actors.Message{Kind: pool.Ask, Step: o.next, Comm: chain})
@@ -306,6 +336,7 @@ func (o *owner) answer(ctx actors.Context, m *actors.Message) {
 	case m.Err == nil && (len(m.Out) > 0 || m.Segment != int32(m.Step)):
 		c.fail("P-2", "task %d has the answer of %d", m.Step, m.Segment)
 	case errors.Is(m.Err, errFull) && w.room > 0, c.over != nil:
+	case errors.Is(m.Err, pool.ErrFull):
 	case m.Err != nil && (w.queue.Most == 0 || c.losses[m.Step] != w.queue.Most):
 		c.fail("P-5", "task %d is given up (%v) with %d members lost", m.Step, m.Err, c.losses[m.Step])
 	case m.Err == nil && w.queue.Most > 0 && c.losses[m.Step] >= w.queue.Most:

@@ -149,7 +149,7 @@ func (s *sampler) Receive(ctx actors.Context, m *actors.Message) {
 		s.tasks = append(s.tasks, *m)
 		ctx.After(actors.Duration(end-ctx.Now()), actors.Message{Step: int64(len(s.tasks) - 1)})
 	case actors.Tick:
-		ctx.Send(0, actors.Message{Kind: pool.Result, Epoch: s.member, Values: s.tasks[m.Step].Values})
+		ctx.Send(0, actors.Message{Kind: pool.Result, Epoch: s.member, Step: s.tasks[m.Step].Step})
 	}
 }
 
