@@ -25,8 +25,10 @@ type Options struct {
 	First  int
 	Room   int // messages that a member may be behind
 	Run    Run
-	Hear   func(actors.Message) // what the pool tells its owner, but answers that somebody waits for; in its turns
-	Grace  time.Duration        // that members have to end in order when the crew does
+	Hear   func(actors.Message)  // what the pool tells its owner, but answers that somebody waits for; in its turns
+	Fill   func(*actors.Message) // what goes with what a member is told, in the pool's turns; nil for nothing
+	Turn   sync.Locker           // is held in the pool's turns, so that others may read its desk; nil for none
+	Grace  time.Duration         // that members have to end in order when the crew does
 }
 
 // The actors of a crew: its pool, its owner, and the places.
@@ -42,8 +44,10 @@ type Crew struct {
 	sys     *host.System
 	members map[actors.Ref]*member // touched in the pool's turns, and when it has had its last
 	left    sync.WaitGroup
-	over    context.Context
+	over    context.Context // of members
 	end     context.CancelFunc
+	closing chan struct{} // closed when nobody is answered any more
+	once    sync.Once
 
 	mu    sync.Mutex
 	asked int64
@@ -57,20 +61,48 @@ type member struct {
 	leave  context.CancelCauseFunc
 }
 
+// Own is the body of a message that stays in this process: nothing counts it.
+type Own struct{}
+
+// Bytes implements actors.Payload, as Retain and Release do.
+func (Own) Bytes() int64 { return 0 }
+
+// Retain does nothing.
+func (Own) Retain() {}
+
+// Release does nothing.
+func (Own) Release() {}
+
 // ErrOver is the answer of a crew that has ended.
 var ErrOver = errors.New("it has ended")
 
 // New begins a crew.
 func New(o Options) *Crew {
-	c := &Crew{o: o, members: map[actors.Ref]*member{}, waits: map[int64]chan actors.Message{}}
+	c := &Crew{o: o, members: map[actors.Ref]*member{}, waits: map[int64]chan actors.Message{},
+		closing: make(chan struct{})}
 	c.over, c.end = context.WithCancel(context.Background())
 	c.sys = host.NewSystem(0, placeRef+actors.Ref(o.Places), c)
 	o.Owner = ownerRef
 	for i := range o.Places {
 		o.Options.Places = append(o.Options.Places, placeRef+actors.Ref(i))
 	}
-	c.sys.Spawn(poolRef, "pool", pool.New(o.Options), nil)
+	c.sys.Spawn(poolRef, "pool", turn{pool.New(o.Options), o.Turn}, nil)
 	return c
+}
+
+// turn is a pool whose turns hold a lock.
+type turn struct {
+	*pool.Pool
+	lock sync.Locker
+}
+
+// Receive implements actors.Behaviour.
+func (t turn) Receive(ctx actors.Context, m *actors.Message) {
+	if t.lock != nil {
+		t.lock.Lock()
+		defer t.lock.Unlock()
+	}
+	t.Pool.Receive(ctx, m)
 }
 
 // Tell tells the desk something.
@@ -90,7 +122,7 @@ func (c *Crew) Ask(ctx context.Context, m actors.Message) (actors.Message, error
 		return a, a.Err
 	case <-ctx.Done():
 		return m, ctx.Err()
-	case <-c.over.Done():
+	case <-c.closing:
 		return m, ErrOver
 	}
 }
@@ -123,6 +155,9 @@ func (c *Crew) Send(to actors.Ref, m actors.Message) {
 	case m.Kind == pool.Leave:
 		x.leave(errors.New(m.Text))
 	default:
+		if c.o.Fill != nil {
+			c.o.Fill(&m)
+		}
 		x.in <- m
 	}
 }
@@ -144,9 +179,13 @@ func (c *Crew) begin(at actors.Ref, number uint32) {
 
 // Close ends the members, and waits until they have ended. There may be no crew.
 func (c *Crew) Close() {
-	if c == nil {
-		return
+	if c != nil {
+		c.once.Do(c.close)
 	}
+}
+
+func (c *Crew) close() {
+	close(c.closing)
 	c.sys.Stop()
 	for _, x := range c.members {
 		close(x.in)

@@ -57,13 +57,14 @@ type local struct {
 	stderr  io.Writer
 
 	children *machine.Children
+	tied     bool // its processes end with this one, also those that are stopped and would not see their input end
 }
 
 // newLocal makes the directory of the sockets.
 func newLocal(command []string, stderr io.Writer) (*local, error) {
 	sweepSockets()
 	dir, err := os.MkdirTemp("", "lfactor-")
-	return &local{dir, command, stderr, machine.NewChildren()}, err
+	return &local{dir: dir, command: command, stderr: stderr, children: machine.NewChildren()}, err
 }
 
 // sweepSockets removes the socket folders of runs that were killed: nobody answers there any more.
@@ -108,7 +109,11 @@ func (l *local) Start(proc int, env []string) (Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Start(); err != nil {
+	start := c.Start
+	if l.tied {
+		start = func() error { return machine.StartTied(c) }
+	}
+	if err := start(); err != nil {
 		return nil, fmt.Errorf("process %d: %w", proc, err)
 	}
 	l.children.Began(c.Process.Pid)

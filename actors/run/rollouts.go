@@ -15,8 +15,16 @@ import (
 // openRollouts readies the drawing of the answers that a run learns from.
 func (d *data) openRollouts(l *objective.Loss) (err error) {
 	r := d.r
+	fleet := r.io.Fleet
+	if c := &r.cfg.Run; fleet == nil && c.Rollout.Samplers+c.Reward.Judges > 0 {
+		x, err := newLocal(r.io.Worker, r.io.Warnings)
+		if err != nil {
+			return err
+		}
+		x.tied, d.workers, fleet = true, x, x
+	}
 	d.rollouts, err = rollout.Open(rollout.Of{Cfg: r.cfg, Tok: r.tok, Conf: r.conf, First: r.start.first,
-		Saved: r.start.saved, Left: d.left, Fleet: helpersOf(r.io.Fleet), Worker: r.io.Worker, Warnings: r.io.Warnings,
+		Saved: r.start.saved, Left: d.left, Fleet: helpers{fleet}, Away: r.io.Fleet != nil,
 		Prompts: func(step int64) ([]dataset.Batch, error) {
 			m, err := d.step(step)
 			if err != nil {
@@ -32,14 +40,6 @@ func (d *data) openRollouts(l *objective.Loss) (err error) {
 // helpers are the processes of a fleet that draw and judge for a run.
 type helpers struct{ Fleet }
 
-// helpersOf is nil where there is no fleet.
-func helpersOf(f Fleet) rollout.Fleet {
-	if f == nil {
-		return nil
-	}
-	return helpers{f}
-}
-
 // Begin implements rollout.Fleet.
 func (h helpers) Begin(place int, env []string) (rollout.Process, error) {
 	return h.Start(place, append([]string{fmt.Sprintf("%s=%d", envProc, place)}, env...))
@@ -47,7 +47,11 @@ func (h helpers) Begin(place int, env []string) (rollout.Process, error) {
 
 // serves is a process that draws or judges for a run which another process leads. What it begins itself has no place.
 func (r *Run) serves() error {
-	return rollout.Serve(r.cfg, helpersOf(r.io.Fleet), workerProc(), envProc)
+	f, err := r.fleet()
+	if err != nil {
+		return err
+	}
+	return rollout.Serve(r.cfg, helpers{f}, workerProc(), envProc, envSockets)
 }
 
 // stops are the tokens that end an answer.

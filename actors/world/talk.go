@@ -49,18 +49,10 @@ type Talks struct {
 
 // told is a task: an episode that goes on, and then the turn that follows.
 type told struct {
+	crew.Own
 	at   *Dialogue
 	turn Turn
 }
-
-// Bytes implements actors.Payload, as Retain and Release do: nothing counts what never leaves the process.
-func (told) Bytes() int64 { return 0 }
-
-// Retain does nothing.
-func (told) Retain() {}
-
-// Release does nothing.
-func (told) Release() {}
 
 // party says an environment's turns, of one episode at a time.
 type party interface {

@@ -31,7 +31,6 @@ type draft struct {
 	Answer   []int32   `json:"-"`
 	LogProbs []float32 `json:"-"`
 	Values   []float32 `json:"-"`
-	Sizes    [4]int    // of these, where a message carries them
 	Most     int       // tokens of the answer
 	End      sample.End
 	// Record and Heard are of answers that an environment takes part in; Script is what it says where it is

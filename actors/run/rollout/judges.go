@@ -21,9 +21,9 @@ import (
 // vain that machines are at fault, all judging ends with an error of the run: no answer loses its reward for it.
 func (r *Source) newJudges(n int, pause func(vain int) actors.Duration) *crew.Crew {
 	return crew.New(crew.Options{Options: pool.Options{Desk: &pool.Queue{Places: n}, Silence: r.silence(),
-		Start: samplerStart, Longest: 10*r.silence() + samplerStart, Tries: samplerTries, Pause: pause}, Places: n,
+		Start: r.start(), Longest: 10*r.silence() + r.start(), Tries: samplerTries, Pause: pause}, Places: n,
 		First: 1 + r.Cfg.Run.Rollout.Samplers, Room: 1, Run: r.launcher.member("judge", envJudge+"=1"),
-		Hear: r.hears("judging", "judged", "judged"), Grace: beatEvery})
+		Hear: r.hears("judging", "judged", "judged"), Turn: &r.table, Grace: beatEvery})
 }
 
 // judgePause lets a place rest for longer and longer, for half a minute in all: what begins processes may be

@@ -7,12 +7,10 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
@@ -22,39 +20,29 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
-	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Environment of processes that help the one that trains: envSampler marks each, with its number, and
-// envJudge those that judge. What one is told comes by its standard input, and what it says goes to the file
-// that it is given third beside those of every program; or both go over an edge.
+// envJudge those that judge.
 const (
 	envSampler = "LFACTOR_SAMPLER"
 	envJudge   = "LFACTOR_JUDGE"
-	// samplerReply is the number of that file.
-	samplerReply = 3
 )
 
-// launcher begins the worker processes that help the one that trains: on this host, or, where the run's processes are a
-// fleet's, on its hosts.
+// launcher begins the worker processes that help the one that trains, in places of its fleet.
 type launcher struct {
-	of       *Of
-	over     context.Context // ends with the run
-	children *machine.Children
-	// begins begins a process in a place: of those of a fleet its number, else any.
+	of     *Of
+	over   context.Context // ends with the run
 	begins func(place int, env ...string) (*workerProcess, error)
-	edges  links.Transport // of a fleet's, nil where there is none
+	edges  links.Transport // that they come over
 	next   atomic.Int64    // number of the one that comes last
-	waits  sync.Map        // of channels for those that come, by these numbers
+	waits  sync.Map        // of channels for their edges, by these numbers
 }
 
 // newLauncher readies it; close is to be called.
 func newLauncher(o *Of, over context.Context) (s *launcher, err error) {
-	s = &launcher{of: o, over: over, children: machine.NewChildren()}
-	if s.begins = s.here; o.Fleet == nil {
-		return s, nil
-	}
-	s.begins = s.there
+	s = &launcher{of: o, over: over}
+	s.begins = s.begin
 	if s.edges, err = o.Fleet.Transport(0); err == nil {
 		go s.accept()
 	}
@@ -72,39 +60,8 @@ func (s *launcher) close() {
 type workerProcess struct {
 	name string // for people: "pid 4711"
 	*line
-	close func()        // ends what comes from it
 	kill  func()        // ends it
 	ended func() string // waits until it has ended, and says how
-}
-
-// here begins a process of this host.
-func (s *launcher) here(_ int, env ...string) (*workerProcess, error) {
-	worker := s.of.Worker
-	cmd := exec.Command(worker[0], worker[1:]...)
-	cmd.Env = append(append(os.Environ(), envSampler+"=1"), env...)
-	cmd.Stderr = s.of.Warnings
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches the leader alone
-	out, said, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer said.Close() //nolint:errcheck // the child has its own
-	cmd.ExtraFiles = []*os.File{said}
-	in, err := cmd.StdinPipe()
-	if err == nil {
-		err = machine.StartTied(cmd) // one that is stopped would not see its input end
-	}
-	if err != nil {
-		return nil, errors.Join(err, out.Close())
-	}
-	s.children.Began(cmd.Process.Pid)
-	return &workerProcess{name: fmt.Sprintf("pid %d", cmd.Process.Pid), line: newLine(out, in),
-		close: func() { _ = out.Close() },        // it is only read
-		kill:  func() { _ = cmd.Process.Kill() }, // it may have ended
-		ended: func() string {
-			text, _ := s.children.End(cmd.ProcessState, cmd.Wait())
-			return text
-		}}, nil
 }
 
 // member is the life of a worker process as a member of a pool: what it is told it does, and what it says counts.
@@ -115,7 +72,7 @@ func (s *launcher) member(what string, env ...string) crew.Run {
 			return 0, fmt.Errorf("a %s: %w", what, err)
 		}
 		s.of.Say("%s process: %s", strings.TrimSuffix(what, " process"), l.name)
-		end := func() { l.kill(); l.close() }
+		end := func() { l.kill(); _ = l.Close() } // it was read
 		stop := context.AfterFunc(ctx, end)
 		defer stop()
 		go l.tell(ctx, in)
@@ -148,9 +105,6 @@ func Serve(c *configs.Config, fleet Fleet, place int, names ...string) error {
 		serve = judgeProcess
 	}
 	ours(names...)
-	if fleet == nil {
-		return serve(c, newLine(os.Stdin, os.NewFile(samplerReply, "replies")))
-	}
 	number, err := strconv.Atoi(name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", envSampler, err)
@@ -171,7 +125,7 @@ func Serve(c *configs.Config, fleet Fleet, place int, names ...string) error {
 		os.Exit(exit.Failed) // one that is stuck must not stay
 	}()
 	defer edge.Close() //nolint:errcheck // whoever listened may be gone
-	l := newLine(edge, edge)
+	l := newLine(edge)
 	l.says(hello(int64(number))) // before what takes long
 	return serve(c, l)
 }
@@ -190,11 +144,10 @@ func tokenizer(c *configs.Config) (tok *token.Tokenizer, conf *token.Config, err
 	return tok, conf, err
 }
 
-// ours keeps from programs that this process begins what makes it a worker of a run: the file of its replies,
-// and its environment, with more names of it.
+// ours keeps from programs that this process begins what makes it a worker of a run: its environment, with more names
+// of it.
 func ours(names ...string) {
 	works.Store(true)
-	syscall.CloseOnExec(samplerReply)
 	for _, name := range append(names, envSampler, envJudge) {
 		_ = os.Unsetenv(name) // the names are good ones
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
@@ -52,11 +51,10 @@ func unlike(its, level string) error {
 		"LFACTOR_CPU to what all hosts have (lfactor doctor)", its, level)
 }
 
-// coming is the edge of a process that has said who it is.
-type coming struct {
+// came is the edge of a process, and the level of its instructions.
+type came struct {
 	*line
-	conn  net.Conn
-	level string // of instructions
+	level string
 }
 
 // accept takes edges until they are closed. Who does not say at once who it is, or is not waited for, is sent away.
@@ -67,13 +65,12 @@ func (s *launcher) accept() {
 			return
 		}
 		go func() {
-			x := &coming{line: newLine(c, c), conn: c}
+			l := newLine(c)
 			_ = c.SetReadDeadline(time.Now().Add(goesWithin)) // a connection that takes none is read as it is
-			who, err := x.hear()
-			x.level = who.Text
+			who, err := l.hear()
 			_ = c.SetReadDeadline(time.Time{}) // the same
 			if w, waits := s.waits.LoadAndDelete(who.Step); err == nil && waits {
-				w.(chan *coming) <- x // there is room for one
+				w.(chan came) <- came{l, who.Text} // there is room for one
 				return
 			}
 			_ = c.Close() // it is of no use
@@ -81,9 +78,9 @@ func (s *launcher) accept() {
 	}
 }
 
-// there begins a process of the fleet, and waits for its edge.
-func (s *launcher) there(place int, env ...string) (*workerProcess, error) {
-	number, comes := s.next.Add(1), make(chan *coming, 1)
+// begin begins a process of the fleet, and waits for its edge.
+func (s *launcher) begin(place int, env ...string) (*workerProcess, error) {
+	number, comes := s.next.Add(1), make(chan came, 1)
 	s.waits.Store(number, comes)
 	defer s.waits.Delete(number)
 	x, err := s.of.Fleet.Begin(place, append([]string{fmt.Sprintf("%s=%d", envSampler, number)}, env...))
@@ -105,12 +102,11 @@ func (s *launcher) there(place int, env ...string) (*workerProcess, error) {
 	select {
 	case c := <-comes:
 		if err = unlike(c.level, cpu.Level()); err != nil {
-			err = errors.Join(fmt.Errorf("%s %w", x.Name(), err), c.conn.Close())
+			err = errors.Join(fmt.Errorf("%s %w", x.Name(), err), c.Close())
 			break
 		}
-		context.AfterFunc(gone, func() { _ = c.conn.Close() }) // a host that is lost closes nothing
+		context.AfterFunc(gone, func() { _ = c.Close() }) // a host that is lost closes nothing
 		return &workerProcess{name: x.Name(), line: c.line, kill: x.Kill,
-			close: func() { _ = c.conn.Close() }, // it was read
 			ended: func() string {
 				select {
 				case text := <-how:

@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
+	"net"
 	"sync"
 
 	"github.com/lfactor/lfactor/actors"
@@ -15,16 +14,16 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// line is what two processes tell each other, over pipes or an edge: messages as ranks send them.
+// line is what two processes tell each other over an edge: messages as ranks send them.
 type line struct {
+	net.Conn
 	mu   sync.Mutex
-	out  io.WriteCloser
 	enc  *wire.Encoder
 	said *wire.Decoder
 }
 
-func newLine(in io.Reader, out io.WriteCloser) *line {
-	return &line{out: out, enc: wire.NewEncoder(), said: wire.NewDecoder(in, tensor.NewPool("line", 0))}
+func newLine(c net.Conn) *line {
+	return &line{Conn: c, enc: wire.NewEncoder(), said: wire.NewDecoder(c, tensor.NewPool("line", 0))}
 }
 
 // say sends a message, and releases what it carries.
@@ -35,8 +34,8 @@ func (l *line) say(m actors.Message) error {
 	r, done := links.RecordOf(&m, 0, 0)
 	defer done()
 	b, _, _ := l.enc.Encode(r)
-	_, err := b.WriteTo(l.out)
-	if f, ok := l.out.(links.Flusher); ok && err == nil {
+	_, err := b.WriteTo(l.Conn)
+	if f, ok := l.Conn.(links.Flusher); ok && err == nil {
 		err = f.Flush()
 	}
 	return err
@@ -66,7 +65,7 @@ func (l *line) tell(ctx context.Context, in <-chan actors.Message) {
 		select {
 		case m, more := <-in:
 			if !more {
-				_ = l.out.Close() // it may have ended
+				_ = l.Close() // it may have ended
 				return
 			}
 			l.says(m) // who does not hear it has ended, which its reader sees
@@ -76,53 +75,42 @@ func (l *line) tell(ctx context.Context, in <-chan actors.Message) {
 	}
 }
 
-// packed are drafts as a message carries them: their numbers as tensors, and the rest as its text.
+// packed are drafts as a message carries them: four tensors of numbers each, and the rest as its text.
 func packed(m actors.Message, all []draft) actors.Message {
-	var ids []int32
-	var numbers []float32
-	for i := range all {
-		d := &all[i]
-		d.Sizes = [4]int{len(d.Prompt), len(d.Answer), len(d.LogProbs), len(d.Values)}
-		ids, numbers = append(append(ids, d.Prompt...), d.Answer...), append(append(numbers, d.LogProbs...), d.Values...)
-	}
 	text, err := json.Marshal(all)
 	if err != nil {
 		panic(fmt.Sprintf("rollout: drafts that are no JSON: %v", err))
 	}
-	m.Text, m.Payload = string(text), links.NewPack([]string{"tokens", "numbers"},
-		tensor.Of(tensor.I32, ids, len(ids)), tensor.Of(tensor.F32, numbers, len(numbers)))
+	p := links.NewPack(nil)
+	for i := range all {
+		for _, v := range [][]int32{all[i].Prompt, all[i].Answer} {
+			p.Tensors = append(p.Tensors, tensor.Of(tensor.I32, v, len(v)))
+		}
+		for _, v := range [][]float32{all[i].LogProbs, all[i].Values} {
+			p.Tensors = append(p.Tensors, tensor.Of(tensor.F32, v, len(v)))
+		}
+	}
+	m.Text, m.Payload = string(text), p
 	return m
 }
 
 // unpacked is the inverse; it releases what the message carries.
 func unpacked(m actors.Message) (all []draft, err error) {
 	defer links.Release(m)
-	p, ok := m.Payload.(*links.Pack)
-	if !ok || len(p.Tensors) != 2 || p.Tensors[0].DType != tensor.I32 || p.Tensors[1].DType != tensor.F32 {
-		return nil, errors.New("drafts without their numbers")
-	}
-	if err := json.Unmarshal([]byte(m.Text), &all); err != nil {
+	if err = json.Unmarshal([]byte(m.Text), &all); err != nil {
 		return nil, err
 	}
-	ids, numbers := slices.Clone(p.Tensors[0].I32()), slices.Clone(p.Tensors[1].F32())
+	p, ok := m.Payload.(*links.Pack)
+	if !ok || len(p.Tensors) != 4*len(all) {
+		return nil, errors.New("drafts without their numbers")
+	}
 	for i := range all {
-		d := &all[i]
-		cut(&d.Prompt, &ids, d.Sizes[0], &err)
-		cut(&d.Answer, &ids, d.Sizes[1], &err)
-		cut(&d.LogProbs, &numbers, d.Sizes[2], &err)
-		cut(&d.Values, &numbers, d.Sizes[3], &err)
+		t, d := p.Tensors[4*i:], &all[i]
+		if t[0].DType != tensor.I32 || t[1].DType != tensor.I32 || t[2].DType != tensor.F32 || t[3].DType != tensor.F32 {
+			return nil, errors.New("drafts whose numbers are others")
+		}
+		d.Prompt, d.Answer = append(d.Prompt, t[0].I32()...), append(d.Answer, t[1].I32()...) // nil where there are none
+		d.LogProbs, d.Values = append(d.LogProbs, t[2].F32()...), append(d.Values, t[3].F32()...)
 	}
-	return all, err
-}
-
-// cut takes the first n of what is left.
-func cut[T any](to, left *[]T, n int, err *error) {
-	if n < 0 || n > len(*left) {
-		*err = fmt.Errorf("drafts of %d numbers, of which %d are left", n, len(*left))
-		return
-	}
-	if n > 0 {
-		*to = (*left)[:n:n]
-	}
-	*left = (*left)[n:]
+	return all, nil
 }

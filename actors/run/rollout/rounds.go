@@ -35,9 +35,6 @@ func (r *Source) begin() error {
 	}
 	last := r.Plan.Round(int64(c.Train.Steps)) + 1
 	r.desk = rounds.NewDesk(r.Plan, groups, hold, last)
-	if err := r.Plan.Check(last); err != nil {
-		return err
-	}
 	r.judged = r.Plan.Round(first)
 	if first == 1 {
 		return nil

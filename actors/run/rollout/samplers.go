@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
@@ -16,82 +17,51 @@ import (
 const samplerTries = 10
 
 // samplerStart is how long a process may take to begin, beside rollout.silence.
-const samplerStart = actors.Duration(time.Minute + comesWithin)
+const samplerStart = actors.Duration(time.Minute)
 
 // beatEvery is how often a sampler that draws says so, at most.
 const beatEvery = time.Second
+
+// start is how long a process may take to begin, beside that: the one of another host is placed first.
+func (r *Source) start() actors.Duration {
+	if r.Away {
+		return samplerStart + actors.Duration(comesWithin)
+	}
+	return samplerStart
+}
 
 // silence is how long a sampler with something to do may say nothing.
 func (r *Source) silence() actors.Duration {
 	return actors.Duration(r.Cfg.Run.Rollout.Silence * float64(time.Second))
 }
 
-// seats are the desk's, at the table: what it orders goes with what is drawn so far.
-type seats struct {
+// desk is the one of rounds; whoever waits for a publication is told of it.
+type desk struct {
 	*rounds.Desk
 	r *Source
 }
 
-// at has the desk do something at the table, until what it returns is called.
-func (s seats) at(out *[]actors.Message) (left func()) {
-	r := s.r
-	r.table.Lock()
-	return func() {
-		defer r.table.Unlock()
-		for i := range *out {
-			if m := &(*out)[i]; m.Kind == pool.Load {
-				w := r.kept[m.Step]
-				w.Retain()
-				m.Values, m.Payload = w.From, w.Pack
-			} else {
-				*m = packed(*m, r.drafts(rounds.TaskOf(m)))
-			}
-		}
-		for p := range r.kept { // in no order: all that nobody needs go
-			if p < r.desk.Needed() {
-				delete(r.kept, p)
-			}
-		}
-		r.change()
-		r.complete()
-	}
-}
-
-// Join implements pool.Desk.
-func (s seats) Join(n uint32) (out []actors.Message) {
-	defer s.at(&out)()
-	return s.Desk.Join(n)
-}
-
-// Lose implements pool.Desk.
-func (s seats) Lose(n uint32, now actors.Time, how *actors.Message) (out []actors.Message) {
-	defer s.at(&out)()
-	return s.Desk.Lose(n, now, how)
-}
-
 // Tell implements pool.Desk.
-func (s seats) Tell(now actors.Time, m *actors.Message) (out []actors.Message) {
-	defer s.at(&out)()
-	return s.Desk.Tell(now, m)
+func (d desk) Tell(now actors.Time, m *actors.Message) []actors.Message {
+	defer d.r.change()
+	return d.Desk.Tell(now, m)
 }
 
-// Result implements pool.Desk.
-func (s seats) Result(n uint32, m *actors.Message) (counts bool, out []actors.Message) {
-	defer s.at(&out)()
-	if counts, out = s.Desk.Result(n, m); counts {
-		got, err := unpacked(*m)
-		if m.Payload = nil; err != nil {
-			s.r.fail(fmt.Errorf("drawing answers: a sampler says %w", err))
-			return counts, nil
-		}
-		s.r.add(rounds.TaskOf(m), got)
+// loads gives what a sampler is told what goes with it: weights, or answers as they are drawn so far.
+func (r *Source) loads(m *actors.Message) {
+	if m.Kind == pool.Load {
+		w := r.kept[rounds.PublicationOf(m)]
+		w.Retain()
+		m.Values, m.Payload = w.From, w.Pack
+	} else if m.Kind == pool.Task {
+		*m = packed(*m, r.drafts(rounds.TaskOf(m)))
 	}
-	return counts, out
+	maps.DeleteFunc(r.kept, func(p int64, _ *Weights) bool { return p < r.desk.Needed() })
 }
 
 // draws begins those who draw: n processes, or a drawer of this one.
 func (r *Source) draws(n int) error {
-	o := crew.Options{Options: pool.Options{Desk: seats{r.desk, r}, Eager: true, Tries: 1}, Places: 1,
+	o := crew.Options{Options: pool.Options{Desk: desk{r.desk, r}, Eager: true, Tries: 1}, Turn: &r.table, Fill: r.loads, Places: 1,
 		First: 1, Room: r.commandsMost(), Hear: r.hears("drawing", "drew", "drawn"), Grace: beatEvery}
 	if n == 0 {
 		d, err := NewDrawer(r.Cfg, r.stops)
@@ -103,21 +73,29 @@ func (r *Source) draws(n int) error {
 			return 0, d.work(in, say)
 		}
 	} else {
-		o.Places, o.Tries, o.Silence, o.Start = n, samplerTries, r.silence(), samplerStart
+		o.Places, o.Tries, o.Silence, o.Start = n, samplerTries, r.silence(), r.start()
 		o.Run = r.launcher.member("sampler process")
 	}
 	r.samplers = crew.New(o)
 	return nil
 }
 
-// hears takes what a pool says of its members, which did something that is done again where one is lost.
+// hears takes what a pool says of its members, which did something that is done again where one is lost. It is at the
+// table.
 func (r *Source) hears(doing, did, done string) func(actors.Message) {
 	return func(m actors.Message) {
 		switch {
-		case r.ctx.Err() != nil || m.Kind == pool.Answer:
+		case r.ctx.Err() != nil:
+		case m.Kind == pool.Answer:
+			got, err := unpacked(m)
+			if err != nil {
+				r.fail(fmt.Errorf("%s answers: who %s them says %w", doing, did, err))
+				return
+			}
+			r.add(rounds.TaskOf(&m), got)
+			r.change()
+			r.complete()
 		case m.Kind == pool.Closed && m.Port == 1:
-			r.table.Lock()
-			defer r.table.Unlock()
 			r.fail(fmt.Errorf("%s answers: %w", doing, m.Err))
 		default:
 			who := "another takes its place"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"sync"
 
@@ -30,10 +29,8 @@ type Of struct {
 	First int64              // the first step
 	Saved *checkpoint.Reader // what the run goes on from, nil at its beginning
 	Left  <-chan struct{}    // closed when nobody waits for data any more
-	Fleet Fleet              // where processes of other hosts begin, nil where all are of this one
-	// Worker is the command line of a process of this host, whose faults go to Warnings.
-	Worker   []string
-	Warnings io.Writer
+	Fleet Fleet              // where worker processes begin, nil where there are none
+	Away  bool               // on other hosts
 	// Prompts reads the data of a step. The caller of Batches holds what keeps others from reading.
 	Prompts func(step int64) ([]dataset.Batch, error)
 	// SetAside enters an answer without a reward among what was bad in the data: an error says that it is too much.

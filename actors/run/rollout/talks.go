@@ -154,7 +154,7 @@ func (r *Source) tryEnvironment(n int64) error {
 	r.table.Lock()
 	there := r.log != nil
 	r.table.Unlock()
-	if there || len(c.Run.Rollout.Environment) == 0 || r.Fleet != nil && c.Run.Rollout.Samplers > 0 {
+	if there || len(c.Run.Rollout.Environment) == 0 || r.Away && c.Run.Rollout.Samplers > 0 {
 		return nil
 	}
 	batches, err := r.prompts(n, n)
