@@ -80,11 +80,11 @@ func TestFinite(t *testing.T) {
 					refused++
 					continue
 				}
-				batch = append(batch, &job{ask: ask, done: make(chan outcome, 1)})
+				batch = append(batch, &job{ask: ask})
 			}
 			s.r.answer(a, batch)
 			for _, j := range batch {
-				out := <-j.done
+				out := j.outcome
 				if out.err != nil {
 					require.ErrorContains(t, out.err, "the policy fails")
 					failed++

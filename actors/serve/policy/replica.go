@@ -3,9 +3,12 @@ package policy
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/crew"
+	"github.com/lfactor/lfactor/actors/pool"
 	"github.com/lfactor/lfactor/stages/policies"
 )
 
@@ -21,7 +24,8 @@ type job struct {
 	ask      policies.Ask
 	came     time.Time
 	deadline time.Time
-	done     chan outcome // has room for one
+	crew.Own
+	outcome // when it was answered
 }
 
 // outcome is what came of a job.
@@ -38,58 +42,52 @@ type Acting interface {
 	Decide(asks []policies.Ask) ([]policies.Chunk, error)
 }
 
-// replicas answer jobs, each with a policy of its own.
+// replicas answer jobs, each with a policy of its own: a pool's members, which are given all that fits into a batch at
+// once. Under load batches grow by themselves, and without it nobody waits for company.
 type replicas struct {
-	queue chan *job
-	most  int // jobs of a batch
-	now   func() time.Time
-	quit  chan struct{}
-	once  sync.Once
-	all   sync.WaitGroup
-	seen  *latencies
+	*crew.Crew
+	waiting atomic.Int64 // jobs that no replica has
+	now     func() time.Time
+	seen    *latencies
 }
 
-// newReplicas starts one goroutine for each of some policies; so many jobs may wait for all of them together.
-func newReplicas(actors []Acting, queue, batch int, now func() time.Time, seen *latencies) *replicas {
-	r := &replicas{queue: make(chan *job, queue), most: batch, now: now, quit: make(chan struct{}), seen: seen}
-	for _, a := range actors {
-		r.all.Go(func() { r.run(a) })
-	}
+// newReplicas begins a member for each of some policies; so many jobs may wait for all of them together.
+func newReplicas(all []Acting, queue, batch int, now func() time.Time, seen *latencies) *replicas {
+	r := &replicas{now: now, seen: seen}
+	r.Crew = crew.New(crew.Options{Options: pool.Options{Desk: &pool.Queue{Places: len(all), Hold: batch, Limit: queue}},
+		Places: len(all), Room: batch,
+		Run: func(_ context.Context, place int, in <-chan actors.Message, say func(actors.Message)) (int32, error) {
+			for m := range in {
+				r.take(all[place], m, in, say)
+			}
+			return 0, nil
+		}})
 	return r
 }
 
-// run answers what waits, all that fits into a batch at once: under load batches grow by themselves, and
-// without it nobody waits for company.
-func (r *replicas) run(a Acting) {
-	for {
-		var batch []*job
-		select {
-		case j := <-r.queue:
-			batch = r.admit(batch, j)
-		case <-r.quit:
-			return
+// take answers the jobs that a replica is given together, but those whose time is over: nothing is begun that nobody
+// waits for.
+func (r *replicas) take(a Acting, m actors.Message, in <-chan actors.Message, say func(actors.Message)) {
+	var batch []*job
+	var tasks []actors.Message
+	for left := m.Member; ; m = <-in {
+		r.waiting.Add(-1)
+		if j := m.Payload.(*job); r.now().After(j.deadline) {
+			say(actors.Message{Kind: pool.Result, Step: m.Step, Err: ErrLate})
+		} else {
+			batch, tasks = append(batch, j), append(tasks, m)
 		}
-		for more := true; more && len(batch) < r.most; {
-			select {
-			case j := <-r.queue:
-				batch = r.admit(batch, j)
-			default:
-				more = false
-			}
-		}
-		if len(batch) > 0 {
-			r.answer(a, batch)
+		if left--; left == 0 {
+			break
 		}
 	}
-}
-
-// admit adds a job to a batch, unless its time is over: nothing is begun that nobody waits for.
-func (r *replicas) admit(batch []*job, j *job) []*job {
-	if r.now().After(j.deadline) {
-		j.done <- outcome{err: ErrLate}
-		return batch
+	if len(batch) == 0 {
+		return
 	}
-	return append(batch, j)
+	r.answer(a, batch)
+	for i, j := range batch {
+		say(actors.Message{Kind: pool.Result, Step: tasks[i].Step, Payload: j, Err: j.err})
+	}
 }
 
 // answer has a policy act for a batch.
@@ -110,36 +108,24 @@ func (r *replicas) answer(a Acting, batch []*job) {
 				r.seen.failed.Add(1)
 			}
 		}
-		j.done <- o
+		j.outcome = o
 	}
 }
 
 // ask queues a job and waits for its actions, until its deadline or the context's end. It never waits for
 // room in the queue.
 func (r *replicas) ask(ctx context.Context, j *job) (outcome, error) {
-	select {
-	case <-r.quit:
-		return outcome{}, errClosed
-	default:
-	}
-	select {
-	case r.queue <- j:
-	default:
+	r.waiting.Add(1)
+	_, err := r.Ask(ctx, actors.Message{Comm: 1, Payload: j})
+	switch {
+	case err == nil:
+		return j.outcome, nil
+	case errors.Is(err, pool.ErrFull):
+		r.waiting.Add(-1)
 		r.seen.full.Add(1)
-		return outcome{}, ErrFull
+		err = ErrFull
+	case errors.Is(err, crew.ErrOver):
+		err = errClosed
 	}
-	select {
-	case o := <-j.done:
-		return o, o.err
-	case <-r.quit:
-		return outcome{}, errClosed
-	case <-ctx.Done():
-		return outcome{}, ctx.Err()
-	}
-}
-
-// close ends the replicas behind the batches under way.
-func (r *replicas) close() {
-	r.once.Do(func() { close(r.quit) })
-	r.all.Wait()
+	return outcome{}, err
 }

@@ -169,7 +169,7 @@ func newServer(all []Policy, o Options) *Server {
 	})
 	s.mux.HandleFunc("GET /metrics", s.guarded(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		s.seen.export(w, len(s.r.queue))
+		s.seen.export(w, int(s.r.waiting.Load()))
 	}))
 	s.mux.HandleFunc("/", s.guarded(s.robot))
 	return s
@@ -193,7 +193,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // Close ends all connections, and the replicas behind what they compute.
 func (s *Server) Close() {
 	s.end()
-	s.r.close()
+	s.r.Close()
 	s.robots.Wait()
 	for _, a := range s.actors {
 		a.Close()

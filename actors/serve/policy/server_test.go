@@ -242,7 +242,7 @@ func TestBatches(t *testing.T) {
 	for _, r := range robots[1:] {
 		r.send(Pack(nil, looks()))
 	}
-	require.Eventually(t, func() bool { return len(s.r.queue) == 5 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return s.r.waiting.Load() == 5 }, 2*time.Minute, time.Millisecond)
 	c.passes(t)
 	require.Equal(t, 3, c.begins(t))
 	c.passes(t)
@@ -263,7 +263,7 @@ func TestBounds(t *testing.T) {
 	first.send(Pack(nil, looks()))
 	require.Equal(t, 1, c.begins(t))
 	second.send(Pack(nil, looks()))
-	require.Eventually(t, func() bool { return len(s.r.queue) == 1 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return s.r.waiting.Load() == 1 }, 2*time.Minute, time.Millisecond)
 	_, _, fault := third.infer(looks())
 	require.Equal(t, ErrFull.Error(), fault)
 	for _, r := range []*robot{first, second} {
@@ -271,7 +271,7 @@ func TestBounds(t *testing.T) {
 		require.Equal(t, ErrLate.Error(), fault)
 	}
 	c.passes(t) // the first is computed for nobody, and the second is not begun
-	require.Eventually(t, func() bool { return len(s.r.queue) == 0 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return s.r.waiting.Load() == 0 }, 2*time.Minute, time.Millisecond)
 	close(c.gate) // whatever begins from now on passes
 	go func() {
 		for {

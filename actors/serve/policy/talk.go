@@ -149,7 +149,7 @@ func (t *talk) decide(ctx context.Context, v any, began time.Time) (*observation
 	deadline := began.Add(t.s.o.Deadline)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	out, err := t.s.r.ask(ctx, &job{ask: ask, came: began, deadline: deadline, done: make(chan outcome, 1)})
+	out, err := t.s.r.ask(ctx, &job{ask: ask, came: began, deadline: deadline})
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = ErrLate
 	}
