@@ -26,7 +26,8 @@ type Gang struct {
 	Launcher string // Slurm or Kubernetes
 	Job      string
 	Step     string
-	Task     int // 0 brings the head up
+	Task     int    // 0 brings the head up
+	Again    string // of a job that was requeued, "-1" for the first time: what it left before counts no more
 	Tasks    int
 	Host     string    // name of this one for the launcher
 	IP       string    // address of this one, where the launcher says so
@@ -37,7 +38,7 @@ type Gang struct {
 }
 
 // Cluster is the name of the cluster that the tasks make.
-func (s *Gang) Cluster() string { return strings.ToLower(s.Launcher) + "-" + s.Job }
+func (s *Gang) Cluster() string { return strings.ToLower(s.Launcher) + "-" + s.Job + s.Again }
 
 // Addr is the address of this host that the launcher says, or under its name there, or on the way to the
 // host that srun was started on.
@@ -68,7 +69,7 @@ type meeting struct {
 }
 
 func (s *Gang) file() string {
-	return filepath.Join(s.Meet, fmt.Sprintf(".lfactor-%s-%s.%s", strings.ToLower(s.Launcher), s.Job, s.Step))
+	return filepath.Join(s.Meet, fmt.Sprintf(".lfactor-%s-%s.%s", strings.ToLower(s.Launcher), s.Job, s.Step+s.Again))
 }
 
 // Leave takes away what Invite has left. For pods it says that the job is done instead, if it is: one that

@@ -29,6 +29,10 @@ func TestReadSlurm(t *testing.T) {
 	require.Equal(t, Gang{Launcher: Slurm, Job: "41", Step: "2", Task: 1, Tasks: 3, Host: "n2",
 		Meet: "/work"}, s)
 	require.Equal(t, "slurm-41", s.Cluster())
+	again, err := ReadSlurm(task("SLURM_RESTART_COUNT", "1"), nil)
+	require.NoError(t, err)
+	require.Equal(t, "slurm-41-1", again.Cluster())
+	require.NotEqual(t, s.file(), again.file(), "tokens that a first task left which was lost are none of a requeued job's")
 	s, err = ReadSlurm(task("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1", "SLURMD_NODENAME", "localhost"),
 		nil)
 	require.NoError(t, err)

@@ -21,6 +21,9 @@ func ReadSlurm(env func(string) string, asked func(job string) (string, error)) 
 	s = Gang{Launcher: Slurm, Job: env("SLURM_JOB_ID"), Step: env("SLURM_STEP_ID"),
 		Host: env("SLURMD_NODENAME"),
 		Meet: env("SLURM_SUBMIT_DIR"), From: env("SLURM_LAUNCH_NODE_IPADDR")}
+	if n := env("SLURM_RESTART_COUNT"); n != "" && n != "0" {
+		s.Again = "-" + n
+	}
 	number := func(name string) (n int) {
 		if err == nil {
 			if n, err = strconv.Atoi(env(name)); err != nil || n < 0 {

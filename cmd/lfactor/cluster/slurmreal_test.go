@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,9 +98,18 @@ func sbatchScript(t *testing.T, lfactor, train string) string {
 		" cluster join --slurm -- "+train, 1)
 }
 
-// TestSlurmReal: Slurm's own daemons, one a host. The documented script trains; scancel has the run save
-// within KillWait; the same script resumes, to the weights of a run that nobody disturbed.
-func TestSlurmReal(t *testing.T) {
+// slurmed is a rig with Slurm's own daemons, one a host, and a run.
+type slurmed struct {
+	*Rig
+	t           *testing.T
+	dir, binary string
+	env         []string
+	jobs        int
+}
+
+// newSlurmed waits until all three hosts are idle.
+func newSlurmed(t *testing.T) *slurmed {
+	t.Helper()
 	if !*long {
 		t.Skip("left out: Slurm's own daemons on three hosts, about a minute; add -long")
 	}
@@ -108,64 +118,173 @@ func TestSlurmReal(t *testing.T) {
 			t.Skipf("left out: it needs %s (Debian: slurmctld slurmd slurm-client munge)", tool)
 		}
 	}
-	const steps = 200
+	dir := tinyRun(t)
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	s := &slurmed{Rig: newRig(t, 3, dir), t: t, dir: dir, binary: filepath.Join(dir, "lfactor")}
+	clitest.InstallBoth(t, s.binary)
+	s.env = slurmOn(t, s.Rig, dir)
+	s.idle()
+	return s
+}
+
+// idle waits until all hosts are.
+func (s *slurmed) idle() {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		out, err := s.on("sinfo", "-h", "-o", "%t %D")
+		return err == nil && strings.TrimSpace(out) == "idle 3"
+	}, 2*time.Minute, 200*time.Millisecond, "the hosts are not idle")
+}
+
+// on carries out a command of Slurm's.
+func (s *slurmed) on(args ...string) (string, error) {
+	out, err := s.Hosts[0].In(s.dir, append(s.env, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+// must is on for what may not fail.
+func (s *slurmed) must(args ...string) string {
+	s.t.Helper()
+	out, err := s.on(args...)
+	require.NoError(s.t, err, "%v: %s", args, out)
+	return strings.TrimSpace(out)
+}
+
+// script writes the documented script for a run that takes so many steps until Gate lets it take more.
+func (s *slurmed) script(gate int, train string, edit ...string) {
+	s.t.Helper()
+	text := sbatchScript(s.t, "env "+clitest.Gated(s.t, s.dir, gate)[0]+" "+s.binary, train)
+	text = strings.NewReplacer(edit...).Replace(text)
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "job.sh"), []byte(text), 0o755))
+}
+
+// slurmJob is a job that was submitted.
+type slurmJob struct {
+	s   *slurmed
+	id  string
+	out string
+}
+
+func (s *slurmed) submit() *slurmJob {
+	s.t.Helper()
+	s.jobs++
+	j := &slurmJob{s: s, out: fmt.Sprintf("job-%d.log", s.jobs)}
+	j.id = s.must("sbatch", "--parsable", "--open-mode=append", "-o", j.out, "job.sh")
+	return j
+}
+
+// field is what scontrol says of a job.
+func (j *slurmJob) field(name string) string {
+	out, _ := j.s.on("scontrol", "-o", "show", "job", j.id) // "" as long as it does not answer
+	_, at, _ := strings.Cut(out, " "+name+"=")
+	at, _, _ = strings.Cut(at, " ")
+	return at
+}
+
+func (j *slurmJob) log() string {
+	text, _ := os.ReadFile(filepath.Join(j.s.dir, j.out)) // there is none before it begins
+	return string(text)
+}
+
+// says waits until the job has written something.
+func (j *slurmJob) says(what string) {
+	j.s.t.Helper()
+	require.Eventually(j.s.t, func() bool { return strings.Contains(j.log(), what) }, 3*time.Minute, 50*time.Millisecond,
+		"%q is not in %s", what, lazy(j.log))
+}
+
+// ends waits until the job has ended.
+func (j *slurmJob) ends() {
+	j.s.t.Helper()
+	require.Eventually(j.s.t, func() bool {
+		return !slices.Contains([]string{"", "RUNNING", "PENDING", "COMPLETING", "CONFIGURING", "REQUEUED"}, j.field("JobState"))
+	}, 3*time.Minute, 200*time.Millisecond, "%s", lazy(j.log))
+	require.Equal(j.s.t, "COMPLETED", j.field("JobState"), j.log())
+}
+
+// lazy is a text that is asked for when it is shown.
+type lazy func() string
+
+func (l lazy) String() string { return l() }
+
+// quietState is the state of the same run that nobody disturbed.
+func quietState(t *testing.T, steps int) state {
+	t.Helper()
 	quiet := tinyRun(t)
 	code, out := runIn(t, quiet, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))
 	require.Zero(t, code, out)
-	want := stateOf(t, quiet, steps)
-	dir := tinyRun(t)
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
-	r := newRig(t, 3, dir)
-	binary := filepath.Join(dir, "lfactor")
-	clitest.InstallBoth(t, binary)
-	env := slurmOn(t, r, dir)
-	on := func(args ...string) (string, error) {
-		out, err := r.Hosts[0].In(dir, append(env, args...)...).CombinedOutput()
-		return string(out), err
-	}
-	require.Eventually(t, func() bool {
-		out, err := on("sinfo", "-h", "-o", "%t %D")
-		return err == nil && strings.TrimSpace(out) == "idle 3"
-	}, 2*time.Minute, 200*time.Millisecond, "the hosts are not idle")
-	fault := "env " + clitest.Gated(t, dir, 100)[0] + " "
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "job.sh"), []byte(sbatchScript(t, fault+binary,
-		fmt.Sprintf("train run.yaml plan.procs=2 checkpoint.interval=1000 train.steps=%d", steps))), 0o755))
-	submit := func(n int) (state func() string, log func() string) {
-		out, err := on("sbatch", "--parsable", "-o", fmt.Sprintf("job-%d.log", n), "job.sh")
-		require.NoError(t, err, out)
-		id := strings.TrimSpace(out)
-		return func() string {
-				out, _ := on("scontrol", "-o", "show", "job", id)
-				_, s, _ := strings.Cut(out, "JobState=")
-				s, _, _ = strings.Cut(s, " ")
-				return s
-			}, func() string {
-				text, _ := os.ReadFile(filepath.Join(dir, fmt.Sprintf("job-%d.log", n)))
-				return string(text)
-			}
-	}
-	state, log := submit(1)
-	require.Eventually(t, func() bool { return strings.Contains(log(), "step 5/") }, 2*time.Minute,
-		50*time.Millisecond, "the run does not start")
+	return stateOf(t, quiet, int64(steps))
+}
+
+// TestSlurmReal: Slurm's own daemons, one a host. The documented script trains; scancel has the run save
+// within KillWait; the same script resumes, to the weights of a run that nobody disturbed.
+func TestSlurmReal(t *testing.T) {
+	const steps = 200
+	s := newSlurmed(t)
+	want := quietState(t, steps)
+	s.script(100, fmt.Sprintf("train run.yaml plan.procs=2 checkpoint.interval=1000 train.steps=%d", steps))
+	j := s.submit()
+	j.says("step 5/")
 	began := time.Now()
-	out, err := on("scancel", "-u", "root")
-	require.NoError(t, err, out)
-	clitest.Gate(t, dir, 150) // it ends behind a step, and not by itself before it has heard the signal
+	s.must("scancel", "-u", "root")
+	clitest.Gate(t, s.dir, 150) // it ends behind a step, and not by itself before it has heard the signal
 	require.Eventually(t, func() bool {
-		return state() == "CANCELLED" && strings.Contains(log(),
-			"durable")
-	},
-		2*time.Minute, 100*time.Millisecond, "%s", log())
+		return j.field("JobState") == "CANCELLED" && strings.Contains(j.log(), "durable")
+	}, 2*time.Minute, 100*time.Millisecond, "%s", lazy(j.log))
 	t.Logf("saved and ended %v after scancel: KillWait is 30 s", time.Since(began).Round(time.Millisecond))
-	clitest.Gate(t, dir, clitest.Open)
-	state, log = submit(2)
-	require.Eventually(t, func() bool {
-		s := state()
-		return s != "" && s != "RUNNING" && s != "PENDING" &&
-			s != "COMPLETING"
-	}, 120*time.Second, 200*time.Millisecond)
-	require.Equal(t, "COMPLETED", state(), log())
-	require.Contains(t, log(), "verified", "it goes on from the save")
-	require.Contains(t, log(), "the allocation ends at", "scontrol tells")
-	require.Equal(t, want, stateOf(t, dir, steps), log())
+	clitest.Gate(t, s.dir, clitest.Open)
+	j = s.submit()
+	j.ends()
+	require.Contains(t, j.log(), "verified", "it goes on from the save")
+	require.Contains(t, j.log(), "the allocation ends at", "scontrol tells")
+	require.Equal(t, want, stateOf(t, s.dir, steps), j.log())
+}
+
+// again waits until Slurm has started a requeued job anew; it makes one wait for two minutes else.
+func (j *slurmJob) again(restarts string) {
+	j.s.t.Helper()
+	require.Eventually(j.s.t, func() bool {
+		if j.field("JobState") == "PENDING" {
+			_, _ = j.s.on("scontrol", "update", "jobid="+j.id, "starttime=now") // it may have begun meanwhile
+		}
+		return j.field("Restarts") == restarts && j.field("JobState") == "RUNNING"
+	}, 4*time.Minute, 200*time.Millisecond, "%s", lazy(func() string { return j.field("JobState") + " " + j.field("Reason") + j.log() }))
+}
+
+// TestSlurmRequeue: a job that is requeued saves, and goes on from there with none of its steps taken again; where a host
+// goes down it goes on without that. Without --no-kill Slurm requeues it then, and it goes on from its last checkpoint.
+// Weights, state and ledger are those of a run that nobody disturbed.
+func TestSlurmRequeue(t *testing.T) {
+	const steps = 240
+	s := newSlurmed(t)
+	want := quietState(t, steps)
+	train := fmt.Sprintf("train run.yaml plan.procs=2 checkpoint.interval=20 train.steps=%d", steps)
+	s.script(50, train)
+	j := s.submit()
+	j.says("step 45/")
+	s.must("scontrol", "requeue", j.id)
+	clitest.Gate(t, s.dir, 110)
+	j.again("1")
+	j.says("step 105/")
+	for step := range 50 {
+		require.Equal(t, 1, strings.Count(j.log(), fmt.Sprintf("\nstep %d/", step+1)), "step %d: %s", step+1, j.log())
+	}
+	s.must("scontrol", "update", "nodename=h2", "state=down", "reason=test")
+	clitest.Gate(t, s.dir, 160)
+	j.says("step 155/")
+	require.Equal(t, "1", j.field("Restarts"))
+	require.Contains(t, j.log(), "recovered after", j.log())
+	s.must("scancel", j.id)
+	clitest.Gate(t, s.dir, 170)
+	require.Eventually(t, func() bool { return j.field("JobState") == "CANCELLED" }, 2*time.Minute, 100*time.Millisecond)
+
+	s.idle() // ReturnToService brings h2 back
+	s.script(200, train, "--no-kill --signal", "--requeue --signal", "srun --no-kill", "srun")
+	j = s.submit()
+	j.says("step 195/")
+	s.must("scontrol", "update", "nodename=h2", "state=down", "reason=test")
+	clitest.Gate(t, s.dir, clitest.Open)
+	j.again("1")
+	j.ends()
+	require.Equal(t, want, stateOf(t, s.dir, steps), j.log())
 }
