@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -71,6 +72,7 @@ var singles = []hit{
 		return func() { f.signal(unix.SIGCONT, s.Pid) }
 	}},
 	{"disk full", func(f *faulty, s head.Status) func() { return f.full() }},
+	{"slow disk", func(f *faulty, s head.Status) func() { return f.slowDisk(f.worker(s), 2*time.Second) }},
 	{"worker has no files", func(f *faulty, s head.Status) func() { return f.noFiles(f.worker(s).Pid) }},
 	{"leader has no files", func(f *faulty, s head.Status) func() { return f.noFiles(lead(s).Pid) }},
 	{"agent has no files", func(f *faulty, s head.Status) func() { return f.noFiles(f.agent(f.worker(s))) }},
@@ -104,6 +106,10 @@ var doubles = []hit{
 		return f.then(f.full(), f.worker(s))
 	}},
 	{"disk full, leader killed", func(f *faulty, s head.Status) func() { return f.then(f.full(), lead(s)) }},
+	{"slow disk, its worker killed", func(f *faulty, s head.Status) func() {
+		w := f.worker(s)
+		return f.then(f.slowDisk(w, time.Second), w)
+	}},
 	{"agent has no files, its worker killed", func(f *faulty, s head.Status) func() {
 		w := f.worker(s)
 		return f.then(f.noFiles(f.agent(w)), w)
@@ -192,6 +198,32 @@ func (f *faulty) full() func() {
 	require.NoError(f.t, err)
 	size(strings.Fields(string(used))[1] + "k")
 	return func() { size("1g") }
+}
+
+// slowDisk lets every fsync of a process take longer; it returns in the midst of one, which a save has asked for.
+// Nobody is called silent or lost for that, which its mending holds.
+func (f *faulty) slowDisk(p head.Proc, by time.Duration) func() {
+	if _, err := exec.LookPath("strace"); err != nil {
+		f.t.Log("a slow disk was left out: it needs strace")
+		return nil
+	}
+	from, log := time.Now(), filepath.Join(f.dir, "strace.log")
+	c := exec.Command("strace", "-f", "-q", "-o", log, "-e", "trace=fsync", "-e", fmt.Sprint("inject=fsync:delay_enter=", by.Microseconds()), "-p", fmt.Sprint(p.Pid))
+	require.NoError(f.t, c.Start())
+	f.t.Cleanup(func() { _ = c.Process.Kill() }) // it has ended where the test has not failed
+	require.Eventually(f.t, func() bool {
+		text, err := os.ReadFile(log)
+		return err == nil && bytes.Contains(text, []byte("fsync("))
+	}, time.Minute, time.Millisecond, "no save asks for the disk")
+	f.at, f.from = time.Now(), f.pace.steps()
+	return func() {
+		for _, bad := range []string{"lost", "suspect", "hung"} { // "slow" it is: strace stops it at each call
+			require.NotRegexp(f.t, `(?m)^\S+ `+bad+" ", f.said(from))
+		}
+		_ = c.Process.Signal(unix.SIGTERM) // it may have ended with the process
+		_ = c.Wait()                       // which is all that its code says
+		require.NoError(f.t, os.Remove(log))
+	}
 }
 
 // newFaulty starts a cluster whose disk can be full, and a run on it of which no rank has the state of another.
@@ -286,7 +318,7 @@ func (f *faulty) meet(h hit) {
 	}
 }
 
-// TestClusterFaults: faults of 12 kinds, and pairs of faults of 13, happen to a run of four processes at random
+// TestClusterFaults: faults of 13 kinds, and pairs of faults of 14, happen to a run of four processes at random
 // moments: half of the time the next step is made within 1.5 s, and 99 of 100 times within 3 s. The run ends with the
 // weights, optimizer state and ledger of one that nobody disturbed. It prints how long the next step took, and which
 // share of the steps that would have been made meanwhile was.
