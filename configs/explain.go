@@ -169,7 +169,8 @@ func schemaType(typ string) map[string]any {
 	case pathType:
 		entry := schemaObject()
 		entry["properties"] = map[string]any{"path": map[string]any{"type": "string"},
-			"weight": map[string]any{"type": "number"}, "name": map[string]any{"type": "string"}}
+			"weight": map[string]any{"type": []string{"number", "object"}}, "name": map[string]any{"type": "string"},
+			"linear": map[string]any{"type": "boolean"}}
 		return map[string]any{"anyOf": []any{map[string]any{"type": "string"}, entry}}
 	}
 	return map[string]any{"type": typ}

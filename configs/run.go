@@ -83,7 +83,7 @@ func (m *ModelRef) given() int {
 // Data says what is read and how samples are made of it.
 type Data struct {
 	Kind        string       `key:"kind" default:"auto" oneof:"auto|@formats|chat|media|pairs|kto" class:"free" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, prompts, pairs of answers (preference, or pairs), judged answers (judged, or kto), similar texts, or samples of images and videos with conversations in webdataset shards. auto goes by the names and the content of the files, as lfactor data lint does; a file that looks like another format than is named here is an error."`
-	Paths       []WeightPath `key:"paths" class:"fixed" flag:"data-path,train-data-path" doc:"Files, directories or patterns; {path, weight} mixes several in proportion. With {path, weight, name} the metrics have the loss and the tokens of each name too. Megatron's form is the prefix of a .bin/.idx pair."`
+	Paths       []WeightPath `key:"paths" class:"fixed" flag:"data-path,train-data-path" doc:"Files, directories or patterns; {path, weight} mixes several in proportion; weight: {0: 0.8, 9000: 0.2} is another from that step on, and with linear: true changes evenly on the way to it. With {path, weight, name} the metrics have the loss and the tokens of each name too. Megatron's form is the prefix of a .bin/.idx pair."`
 	Valid       []WeightPath `key:"valid" class:"fixed" flag:"valid-data-path" doc:"Data of validation runs; without it data.split sets some aside. Paths with one name are one set, and each set is evaluated by itself: [{path: news.jsonl, name: news}, {path: code.jsonl, name: code}]."`
 	Split       []float64    `key:"split" default:"[100, 0, 0]" class:"fixed" flag:"split" doc:"Shares of training, validation and test documents, in proportion."`
 	Tokenizer   string       `key:"tokenizer" class:"fixed" flag:"hf-tokenizer-path,tokenizer-model" doc:"Directory with tokenizer.json; by default that of model.path."`
@@ -165,6 +165,11 @@ func (d *Data) Check(at faults) {
 // setName is what the name of a validation set may be: a part of the name of a curve.
 var setName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
+// Changes reports whether weights of data.paths change during a run.
+func (d *Data) Changes() bool {
+	return slices.ContainsFunc(d.Paths, func(p WeightPath) bool { return p.Turns != nil })
+}
+
 // Named are the names of the sources that the loss of training is told by; nil where data.paths have none.
 func (d *Data) Named() []string {
 	if names := Sets(d.Paths); len(names) > 1 || len(names) == 1 && names[0] != "" {
@@ -189,7 +194,13 @@ func checkWeights(at faults, key string, paths []WeightPath) {
 		if p.Path == "" {
 			at.fault(key, "an entry has no path", "name a file, a directory or a pattern")
 		}
-		if p.Weight <= 0 {
+		if p.Linear && p.Turns == nil {
+			at.fault(key, source.Quoted(p.Path)+": linear has no meaning for one weight", "give weights by steps: {0: 0.8, 9000: 0.2}")
+		}
+		if p.Turns != nil && (key != "data.paths" || len(paths) == 1) {
+			at.fault(key, source.Quoted(p.Path)+": a weight that changes is beside others of data.paths", "give a number")
+		}
+		if p.Weight <= 0 && p.Turns == nil {
 			at.fault(key, fmt.Sprintf("%s: weight %g, want more than 0", source.Quoted(p.Path), p.Weight),
 				"remove the entry to leave it out")
 		}

@@ -22,6 +22,14 @@ type WeightPath struct {
 	Path   string
 	Weight float64 // 1 if it is not given
 	Name   string  // of the validation set that it belongs to; "" where there is one set
+	Turns  []Turn  // other weights from later steps on, in their order
+	Linear bool    // the weight changes evenly from one of those to the next
+}
+
+// Turn is a weight from a step on.
+type Turn struct {
+	Step   int64
+	Weight float64
 }
 
 var units = []struct {
@@ -65,6 +73,8 @@ func setValue(dst reflect.Value, node *yaml.Node) (why, try string) {
 		return setRopeScaling(v, node)
 	case *WeightPath:
 		return setWeightPath(v, node)
+	case *changing:
+		return v.set(node)
 	}
 	if dst.Kind() == reflect.Slice {
 		return setSlice(dst, node)
@@ -166,7 +176,37 @@ func setWeightPath(dst *WeightPath, node *yaml.Node) (why, try string) {
 		dst.Path = node.Value
 		return "", ""
 	}
-	return setFields(node, map[string]any{"path": &dst.Path, "weight": &dst.Weight, "name": &dst.Name})
+	return setFields(node, map[string]any{"path": &dst.Path, "weight": (*changing)(dst), "name": &dst.Name, "linear": &dst.Linear})
+}
+
+// changing is a path whose weight is read: a number, or numbers by the steps from which on they are its.
+type changing WeightPath
+
+func (w *changing) set(node *yaml.Node) (why, try string) {
+	if node.Kind != yaml.MappingNode {
+		return setValue(reflect.ValueOf(&w.Weight).Elem(), node)
+	}
+	const want = "weights by steps that grow, the first of them 0"
+	var all []Turn
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		var t Turn
+		step, err := strconv.ParseInt(node.Content[i].Value, 10, 64)
+		if why, try := setFloat(reflect.ValueOf(&t.Weight).Elem(), node.Content[i+1]); why != "" {
+			return why, try
+		}
+		if t.Step = step; err != nil || t.Weight < 0 || len(all) == 0 && step != 0 || len(all) > 0 && step <= all[len(all)-1].Step {
+			return source.Quoted(node.Content[i].Value) + ": " + want, "write {0: 0.8, 9000: 0.2}"
+		}
+		all = append(all, t)
+	}
+	if len(all) == 0 {
+		return "no weight, want " + want, ""
+	}
+	w.Weight, w.Turns = all[0].Weight, slices.Clip(all[1:])
+	if len(w.Turns) == 0 {
+		w.Turns = nil
+	}
+	return "", ""
 }
 
 // setRopeScaling reads the settings of long contexts; "none" and null mean that there are none.
@@ -255,12 +295,21 @@ func formatValue(v reflect.Value) string {
 	case Bytes:
 		return x.String()
 	case WeightPath:
-		if x.Weight == 1 && x.Name == "" {
+		if x.Weight == 1 && x.Name == "" && x.Turns == nil {
 			return formatString(x.Path)
 		}
 		s := "{path: " + formatString(x.Path)
-		if x.Weight != 1 {
+		if x.Turns != nil {
+			s += ", weight: {0: " + formatFloat(x.Weight)
+			for _, t := range x.Turns {
+				s += fmt.Sprintf(", %d: %s", t.Step, formatFloat(t.Weight))
+			}
+			s += "}"
+		} else if x.Weight != 1 {
 			s += ", weight: " + formatFloat(x.Weight)
+		}
+		if x.Linear {
+			s += ", linear: true"
 		}
 		if x.Name != "" {
 			s += ", name: " + formatString(x.Name)

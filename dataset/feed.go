@@ -112,12 +112,8 @@ func (f *feeder) position(step int64) Position {
 
 // fill makes the rows of the block at f.start. When it fails nothing has changed.
 func (f *feeder) fill() error {
-	m := maker{feeder: f, at: f.start.clone(), blend: newBlend(f.cfg.Sources)}
+	m := maker{feeder: f, at: f.start.clone(), blend: newBlend(&f.cfg, &f.start)}
 	m.at.Used = 0
-	for i, s := range m.at.Sources {
-		m.blend.taken[i] = s.Taken
-		m.blend.total += s.Taken
-	}
 	began := time.Now()
 	rows, err := m.make()
 	f.packed.Add(int64(time.Since(began)))
@@ -130,6 +126,12 @@ func (f *feeder) fill() error {
 	}
 	if f.start.Used > len(rows) {
 		return fmt.Errorf("the position is at row %d of a block of %d: the data has changed", f.start.Used, len(rows))
+	}
+	if m.blend.due != nil {
+		m.at.Rows += int64(len(rows))
+		for i, due := range m.blend.due {
+			m.at.Sources[i].Due = due
+		}
 	}
 	f.rows, f.after = rows, m.at
 	return nil

@@ -25,6 +25,7 @@ const (
 // change when a run is resumed; those below may.
 type LoaderConfig struct {
 	Sources  []Weighted // weights are shares of samples; with all weights 0 the sources are read as one
+	Ramps    []Ramp     // of each source, how its weight changes by steps; nil where none does
 	Mode     Mode
 	SeqLen   int   // tokens of a row
 	EOD      int32 // the id that ends a text; -1 for none
@@ -163,7 +164,7 @@ func (c *LoaderConfig) fillSources() error {
 			return fmt.Errorf("loader: weight %g of %s is negative", s.Weight, s.Source.Name())
 		}
 		list = append(list, s.Source)
-		if s.Weight > 0 {
+		if s.Weight > 0 || c.Ramps != nil {
 			weighted++
 		}
 	}
@@ -252,6 +253,9 @@ func (c *LoaderConfig) fingerprint(enc Encoder) string {
 	}
 	for _, s := range c.Sources {
 		parts = append(parts, s.Source.Fingerprint(), s.Weight)
+	}
+	if c.Ramps != nil {
+		parts = append(parts, "ramps", c.Ramps)
 	}
 	if enc != nil {
 		parts = append(parts, enc.Fingerprint())

@@ -87,7 +87,7 @@ func TestBlendGolden(t *testing.T) {
 		for _, w := range c.Weights {
 			sources = append(sources, Weighted{Weight: w})
 		}
-		b := newBlend(sources)
+		b := newBlend(&LoaderConfig{Sources: sources}, &Position{Sources: make([]SourcePosition, len(sources))})
 		var got []int
 		for range c.Picks {
 			got = append(got, b.next(make([]bool, len(b.shares))))
@@ -99,7 +99,8 @@ func TestBlendGolden(t *testing.T) {
 // Of any number of samples each of two sources has its share, to within one.
 func TestBlendExact(t *testing.T) {
 	for _, w := range []float64{3, 1, 0.37, 1e-4} {
-		b, first := newBlend([]Weighted{{Weight: w}, {Weight: 1}}), 0.0
+		b := newBlend(&LoaderConfig{Sources: []Weighted{{Weight: w}, {Weight: 1}}}, &Position{Sources: make([]SourcePosition, 2)})
+		first := 0.0
 		for n := 1.0; n <= 100_000; n++ {
 			if b.next(make([]bool, len(b.shares))) == 0 {
 				first++

@@ -25,6 +25,7 @@ func (m *maker) packs() ([]row, error) {
 	var items []item
 	var sizes []pack.Item
 	ended := make([]bool, len(m.queues))
+	m.blend.turn(m.at.Rows)
 	for n := int64(0); n%int64(m.cfg.Window) != 0 || len(items) == 0; n++ {
 		for i := range ended { // the passes of a blend are over when those of all its sources are
 			ended[i] = m.over(m.at.Sources[i])

@@ -12,6 +12,9 @@ func (m *maker) windows() ([]row, error) {
 	var cut []window
 	ended := make([]bool, len(m.queues))
 	for len(cut) < m.cfg.Shuffle {
+		if m.blend.turn(m.at.Rows+int64(len(cut))) && len(cut) > 0 {
+			break // windows from both sides of a change are not shuffled with each other
+		}
 		source := m.blend.next(ended)
 		if source < 0 {
 			break

@@ -32,7 +32,8 @@ type data struct {
 	train    dataset.Batches
 	valid    []*dataset.Loader // by validation set
 	sources  []dataset.Source
-	named    []int32 // of each of training, the number of its name among those of data.paths, or nil
+	named    []int32        // of each of training, the number of its name among those of data.paths, or nil
+	ramps    []dataset.Ramp // of each of training, where weights change
 	bad      *dataset.Quarantine
 	ledger   *dataset.Ledger
 	inLedger atomic.Int64      // the newest step that is entered
@@ -116,13 +117,13 @@ func (d *data) open() error {
 	if err != nil {
 		return err
 	}
-	conf.Sources = train
+	conf.Sources, conf.Ramps = train, d.ramps
 	conf.OrderWindow = orderWindow(train, c.Data.ShardMix)
 	if err = d.openTrain(conf); err != nil {
 		return d.r.cfg.Fault("data.paths", err.Error(), "")
 	}
 	for _, set := range valid {
-		conf.Sources, conf.OrderWindow, conf.HoldBytes = set, 0, 32<<20 // it lies idle between evaluations
+		conf.Ramps, conf.Sources, conf.OrderWindow, conf.HoldBytes = nil, set, 0, 32<<20 // it lies idle between evaluations
 		conf.Passes, conf.KeepLast = 0, false
 		l, err := dataset.OpenLoader(conf, d.r.encoder())
 		if err != nil {

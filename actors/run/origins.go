@@ -115,7 +115,7 @@ func (d *data) opened() (conf dataset.LoaderConfig, err error) {
 		return conf, err
 	}
 	conf, err = d.config()
-	conf.Sources, conf.OrderWindow = sources, orderWindow(sources, d.r.cfg.Run.Data.ShardMix)
+	conf.Sources, conf.Ramps, conf.OrderWindow = sources, d.ramps, orderWindow(sources, d.r.cfg.Run.Data.ShardMix)
 	return conf, err
 }
 

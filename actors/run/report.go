@@ -183,6 +183,9 @@ func (p *reporter) header() {
 		m.Len(topology.PP), m.Replicas(), m.Len(topology.TP), shares, r.job.Zero, r.job.Schedule, r.job.Micro,
 		r.job.Rows, r.layout.World(), r.cfg.Run.Plan.Procs)
 	p.say("from    %s", r.start.from)
+	if r.cfg.Run.Data.Changes() {
+		p.say("weights by steps: %s", r.cfg.Flat()["data.paths"])
+	}
 	for _, c := range r.start.changed {
 		p.say("changed %s: %s → %s", c.Key, c.A, c.B)
 	}

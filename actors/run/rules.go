@@ -7,6 +7,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -16,6 +17,7 @@ func init() {
 	configs.Hold(configs.Rule{Name: "best", Check: checkBest})
 	configs.Hold(configs.Rule{Name: "sets", Check: checkSets})
 	configs.Hold(configs.Rule{Name: "validation", Check: checkValidation})
+	configs.Hold(configs.Rule{Name: "weights that change", Check: checkTurns})
 	configs.Hold(configs.Rule{Name: "pictures", Files: true, Check: checkPictures})
 }
 
@@ -41,6 +43,45 @@ func checkValidation(cfg *configs.Config, at configs.At) {
 	}
 	at("train.eval_interval", "there is no validation data: data.valid names none, and data.split sets none aside",
 		"name files by data.valid, give data.split a second share as in [98, 2, 0], or set train.eval_interval=0")
+}
+
+// checkTurns is the rule for weights of data.paths that change: steps say when, and in each some source gives samples.
+func checkTurns(cfg *configs.Config, at configs.At) {
+	d, t := &cfg.Run.Data, &cfg.Run.Train
+	if !d.Changes() {
+		return
+	}
+	if t.Epochs > 0 || d.Follow {
+		at("data.paths", "weights that change have no meaning for passes over each source (train.epochs), or with data.follow",
+			"set train.steps, or give numbers")
+	}
+	if l := fit.Loss(cfg); l != nil && l.Policy != nil {
+		at("data.paths", "weights change by steps, and prompts are drawn by rounds", "give numbers")
+	}
+	ramps := rampsOf(d.Paths)
+	for _, r := range ramps {
+		for _, turn := range append(r.Turns, dataset.Turn{Step: 1}) {
+			sum := 0.0
+			for i, p := range d.Paths {
+				sum += ramps[i].At(p.Weight, float64(turn.Step))
+			}
+			if sum == 0 {
+				at("data.paths", fmt.Sprintf("at step %d every weight is 0", turn.Step), "give some source a weight there")
+			}
+		}
+	}
+}
+
+// rampsOf is how the weights of paths change.
+func rampsOf(paths []configs.WeightPath) (out []dataset.Ramp) {
+	for _, p := range paths {
+		r := dataset.Ramp{Linear: p.Linear}
+		for _, t := range p.Turns {
+			r.Turns = append(r.Turns, dataset.Turn(t))
+		}
+		out = append(out, r)
+	}
+	return out
 }
 
 // checkSets is the rule for train.eval_set: it is the name of a set that is there.

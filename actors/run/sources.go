@@ -84,6 +84,9 @@ func (d *data) openSources() (train []dataset.Weighted, valid [][]dataset.Weight
 		train[i].Source = dataset.Sampled(s.Source, seed, 0, c.Split[0]/sum)
 		v := dataset.Weighted{Source: dataset.Sampled(s.Source, seed, c.Split[0]/sum,
 			(c.Split[0]+c.Split[1])/sum), Weight: s.Weight}
+		for k := 0; d.ramps != nil && k < len(d.ramps[i].Turns); k++ { // one set, whatever training reads when
+			v.Weight = max(v.Weight, d.ramps[i].Turns[k].Weight)
+		}
 		if v.Source.Len() > 0 {
 			held = append(held, v)
 		}
@@ -247,8 +250,9 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 	if err != nil {
 		return nil, err
 	}
-	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 })
+	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 || p.Turns != nil })
 	var opened []dataset.Weighted
+	ramps := rampsOf(paths)
 	for i, p := range paths {
 		var entry *configs.SFTFormat
 		if sft != nil {
@@ -267,6 +271,13 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 			d.sources = append(d.sources, w.Source)
 			if w.Source, err = filters.Of(w.Source, how.Tags); err != nil {
 				return nil, d.r.cfg.Fault("data.filters", err.Error(), "")
+			}
+			if key == "data.paths" && c.Changes() {
+				r := dataset.Ramp{Turns: slices.Clone(ramps[i].Turns), Linear: p.Linear}
+				for k := range r.Turns { // of a blend in one path each has its part
+					r.Turns[k].Weight *= w.Weight
+				}
+				d.ramps = append(d.ramps, r)
 			}
 			opened = append(opened, dataset.Weighted{Source: w.Source, Weight: p.Weight * w.Weight})
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/recipe"
@@ -32,11 +33,14 @@ func AddView(page *setup.View, file string, o ViewOptions) error {
 		return err
 	}
 	defer s.Close()
-	sum := 0.0
-	for _, w := range s.Sources {
-		sum += w.Weight
+	sources, sum := slices.Clone(s.Sources), 0.0
+	for i := range sources {
+		if s.d.ramps != nil { // as in the first step that is shown
+			sources[i].Weight = s.d.ramps[i].At(sources[i].Weight, float64(o.Start.Step+1))
+		}
+		sum += sources[i].Weight
 	}
-	for _, w := range s.Sources {
+	for _, w := range sources {
 		page.AddSource(w.Source, w.Weight/sum)
 	}
 	if err := s.addRows(page, o); err != nil {
