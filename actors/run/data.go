@@ -42,7 +42,6 @@ type data struct {
 	shown    *evalPrompts      // answers to train.eval_prompts, or nil
 	answers  *answers          // of a loss over answers, or nil
 	rollouts *rollout.Source   // of a loss of a policy, or nil
-	workers  *local            // that help it on this host, or nil
 	teacher  *sample.Generator // of a loss of logits, or nil
 	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
 	marks    marks
@@ -471,9 +470,6 @@ func (d *data) close() {
 	}
 	if d.rollouts != nil {
 		d.rollouts.Close()
-		if d.workers != nil {
-			d.workers.Close()
-		}
 	}
 	if d.teacher != nil {
 		d.teacher.Close()

@@ -15,16 +15,18 @@ import (
 // openRollouts readies the drawing of the answers that a run learns from.
 func (d *data) openRollouts(l *objective.Loss) (err error) {
 	r := d.r
-	fleet := r.io.Fleet
-	if c := &r.cfg.Run; fleet == nil && c.Rollout.Samplers+c.Reward.Judges > 0 {
+	var fleet rollout.Fleet
+	if c := &r.cfg.Run; r.io.Fleet != nil {
+		fleet = helpers{r.io.Fleet}
+	} else if c.Rollout.Samplers+c.Reward.Judges > 0 {
 		x, err := newLocal(r.io.Worker, r.io.Warnings)
 		if err != nil {
 			return err
 		}
-		x.tied, d.workers, fleet = true, x, x
+		x.tied, fleet = true, helpers{x}
 	}
 	d.rollouts, err = rollout.Open(rollout.Of{Cfg: r.cfg, Tok: r.tok, Conf: r.conf, First: r.start.first,
-		Saved: r.start.saved, Left: d.left, Fleet: helpers{fleet}, Away: r.io.Fleet != nil,
+		Saved: r.start.saved, Left: d.left, Fleet: fleet, Away: r.io.Fleet != nil,
 		Prompts: func(step int64) ([]dataset.Batch, error) {
 			m, err := d.step(step)
 			if err != nil {

@@ -43,18 +43,9 @@ func (r *Source) asks(ctx context.Context, a *reward.Answer) (float64, error) {
 
 // judgeProcess judges for a run in another process, until that is gone.
 func judgeProcess(c *configs.Config, l *line) error {
-	over := make(chan struct{})
-	defer close(over)
 	go func() {
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-over:
-				return
-			case <-tick.C:
-				l.says(actors.Message{Kind: pool.Beat})
-			}
+		for range time.Tick(beatEvery) { // for as long as the process lives
+			l.says(actors.Message{Kind: pool.Beat})
 		}
 	}()
 	tok, _, err := tokenizer(c)

@@ -262,12 +262,16 @@ func (r *Source) judgeAll() {
 	}
 }
 
+// opened tells whether answers are drawn already.
+func (r *Source) opened() bool {
+	r.table.Lock()
+	defer r.table.Unlock()
+	return r.log != nil
+}
+
 // open makes the samplers, when answers are drawn for the first time.
 func (r *Source) open() (err error) {
-	r.table.Lock()
-	there := r.log != nil
-	r.table.Unlock()
-	if there {
+	if r.opened() {
 		return nil
 	}
 	c := &r.Cfg.Run

@@ -204,6 +204,9 @@ func (r *Source) Close() {
 	r.judges.Close() // which judging may wait for, that takes the table
 	r.samplers.Close()
 	r.launcher.close()
+	if r.Fleet != nil && !r.Away { // else it is the run's
+		r.Fleet.Close()
+	}
 	r.table.Lock()
 	defer r.table.Unlock()
 	if r.ref != nil {

@@ -151,10 +151,7 @@ func converses(c *configs.Config, stops []int32) (*conversation, error) {
 // What it says itself to be an error is none. Samplers of a cluster ask it from other hosts.
 func (r *Source) tryEnvironment(n int64) error {
 	c := r.Cfg
-	r.table.Lock()
-	there := r.log != nil
-	r.table.Unlock()
-	if there || len(c.Run.Rollout.Environment) == 0 || r.Away && c.Run.Rollout.Samplers > 0 {
+	if r.opened() || len(c.Run.Rollout.Environment) == 0 || r.Away && c.Run.Rollout.Samplers > 0 {
 		return nil
 	}
 	batches, err := r.prompts(n, n)
