@@ -9,6 +9,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
 )
 
@@ -123,7 +124,7 @@ func (d *data) opened() (conf dataset.LoaderConfig, err error) {
 func openFile(file string, args []string) (d *data, conf dataset.LoaderConfig, err error) {
 	cfg, err := configs.Load(configs.Request{File: file, Args: args, Getenv: os.Getenv})
 	if err != nil {
-		return nil, conf, err
+		return nil, conf, exit.With(err, exit.Usage)
 	}
 	r := newRun(cfg, Options{})
 	if err = r.readTokenizer(); err != nil {

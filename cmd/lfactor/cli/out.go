@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"sync"
 	"syscall"
+
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // Out is where commands write their data: this process's stdout. It remembers the first error, so that a command whose
@@ -49,4 +52,19 @@ func written() error {
 func unread(err error) bool {
 	var path *fs.PathError
 	return errors.Is(err, syscall.EPIPE) && errors.As(err, &path) && path.Path == os.Stdout.Name()
+}
+
+// Listen opens an address of this host, which flag names; one that is taken is a wrong command line.
+func Listen(address, flag string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	var of *net.OpError
+	if errors.As(err, &of) {
+		why := of.Err
+		var number syscall.Errno // without the names of the calls that met it
+		if errors.As(why, &number) {
+			why = number
+		}
+		return nil, exit.Usagef("%s: %v; name another with %s", address, why, flag)
+	}
+	return l, err
 }

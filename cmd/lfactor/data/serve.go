@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/actors/stream"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 )
 
 const serveHelp = `The training data of a run is read, tokenized, packed and shuffled as the run would, and its batches are given to whoever asks:
@@ -34,7 +34,7 @@ func dataServe() *cobra.Command {
 			return err
 		}
 		defer s.Close()
-		l, err := net.Listen("tcp", *listen)
+		l, err := cli.Listen(*listen, "--listen")
 		if err != nil {
 			return err
 		}

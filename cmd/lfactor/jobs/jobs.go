@@ -106,7 +106,8 @@ func stop() *cobra.Command {
 	client := onCluster(c)
 	now := c.Flags().Bool("now", false, "kill it instead: it loses what is not durable")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if i, err := os.Stat(strings.Join(args, "")); err == nil && i.IsDir() {
+		at := strings.Join(args, "") // a job's name has no slash
+		if i, err := os.Stat(at); err == nil && i.IsDir() || strings.ContainsAny(at, `/\\.`) {
 			return stopHere(c, args[0], *now)
 		}
 		cl, err := client()

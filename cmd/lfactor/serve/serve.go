@@ -245,9 +245,9 @@ func listen(address, cert, key string) (net.Listener, error) {
 			return nil, exit.Usagef("serve: %v", err)
 		}
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := cli.Listen(address, "--port")
 	if err != nil {
-		return nil, exit.With(fmt.Errorf("serve: %w; name another with --port", err), exit.Usage)
+		return nil, err
 	}
 	if cert == "" {
 		return l, nil

@@ -150,9 +150,9 @@ func (l Links) String() string {
 // Serve shows runs on a port of 127.0.0.1 until the context ends. Links are given out at the beginning, and
 // another when one has been used.
 func Serve(ctx context.Context, port int, admin bool, o dashboard.Options, give func(Links) error) error {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	l, err := cli.Listen(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), "--port, of which 0 takes a free one")
 	if err != nil {
-		return fmt.Errorf("%w; --port 0 takes a free port", err)
+		return err
 	}
 	var s *dashboard.Server
 	o.Used = func(role dashboard.Role) {

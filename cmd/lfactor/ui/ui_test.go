@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -97,6 +99,25 @@ func TestVerb(t *testing.T) {
 	require.Equal(t, 2, code, text)
 	code, text = clitest.RunIn(t, dir, nil, "train", "run.yaml", "--ui=x")
 	require.Equal(t, 2, code, text)
+}
+
+// TestTaken: a port that is taken is a wrong command line, told without the names of calls, and a run directory that is
+// not there is no job of a cluster.
+func TestTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for want, args := range map[string][]string{"127.0.0.1:" + port + ": address already in use; name another with --port": {"2", "ui", "--port", port, "."},
+		"invalid port": {"2", "ui", "--port", "99999", "."}, "runs/a: no run is under way here": {"6", "stop", "runs/a"},
+		"none.yaml: no such file": {"2", "data", "view", "--config", "none.yaml"}} {
+		code, text := clitest.RunIn(t, dir, nil, args[1:]...)
+		require.Equal(t, args[0], strconv.Itoa(code), text)
+		require.Contains(t, text, want)
+		require.NotContains(t, text, "listen tcp")
+	}
 }
 
 // TestTrainShows: train --ui shows the run while it lasts, with several processes once.
