@@ -192,7 +192,7 @@ class Case:
         shutil.rmtree(self.path, ignore_errors=True)
         self.path.mkdir(parents=True)
         self.write_config(self.path)
-        kept = {k: v for k, v in self.model.state_dict().items() if "correction_bias" in k}  # no parameters of transformers
+        kept = {k: v for k, v in self.model.state_dict().items() if "correction_bias" in k or k.endswith(".expert_bias")}  # no parameters of transformers
         save_file({k: v.detach().clone() for k, v in (dict(self.model.named_parameters()) | kept).items()}, self.path / "model.safetensors", metadata={"format": "pt"})
         facts = dict(documents=DOCUMENTS, versions=dict(torch=torch.__version__))
         loss, logits = self.loss()

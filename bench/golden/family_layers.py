@@ -143,7 +143,7 @@ class Case(base.Case):
         self.write_config = config.save_pretrained
         base.randomize(self.model, gen)
         for name, t in self.model.state_dict().items():  # what experts are chosen by is no parameter in PyTorch
-            if "correction_bias" in name:
+            if "correction_bias" in name or name.endswith(".expert_bias"):
                 t.copy_(torch.randn(t.shape, generator=gen) * 0.05)
         if "linear_attention" in (getattr(config, "layer_types", None) or []):
             tame(self.model, config)

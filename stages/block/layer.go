@@ -1,23 +1,31 @@
 package block
 
-import "github.com/lfactor/lfactor/kernels/grad"
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+)
 
 // Norm is the kind of a decoder's norms: RMS (arXiv:1910.07467), or with Layer the layer norm with
 // a bias (arXiv:1607.06450).
 type Norm struct {
 	Eps   float64
-	Plus  float64 // added to the weight of an RMS norm: 1 in Gemma
+	Plus  float64 // added to the weight: 1 in Gemma and Nemotron
 	Layer bool
 	Bare  bool // a layer norm has no bias, and an RMS norm no weight
 }
 
 // Record is the norm called name over the last axis of x, of width d.
 func (n Norm) Record(r *Rec, name string, x *grad.Value, d int) *grad.Value {
-	if n.Layer && n.Bare {
-		return r.T.LayerNorm(x, r.T.Param(name+".weight", []int{d}, -1, 1, false), nil, n.Eps)
-	}
 	if n.Layer {
-		return r.LayerNorm(name, x, d, n.Eps)
+		w := r.T.Param(name+".weight", []int{d}, -1, 1, false)
+		if n.Plus != 0 {
+			w = r.T.Add(w, r.T.ConstOf("plus", slices.Repeat([]float32{float32(n.Plus)}, d), d))
+		}
+		if n.Bare {
+			return r.T.LayerNorm(x, w, nil, n.Eps)
+		}
+		return r.T.LayerNorm(x, w, r.T.Param(name+".bias", []int{d}, -1, 1, false), n.Eps)
 	}
 	if n.Bare {
 		return r.T.UnitNorm(x, n.Eps)

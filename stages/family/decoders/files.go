@@ -43,7 +43,7 @@ func (k minimaxKeys) enter(d *hf.Decoder) {
 }
 
 // lfm2File writes out what the MLP's width and the layers with attention come to.
-func lfm2File(raw hf.Raw) {
+func lfm2File(raw hf.Raw, adjusts bool) {
 	var k struct {
 		Layers   int       `json:"num_hidden_layers"`
 		Width    int       `json:"intermediate_size"`
@@ -54,7 +54,7 @@ func lfm2File(raw hf.Raw) {
 		Full     *[]int    `json:"full_attn_idxs"`
 		Kinds    *[]string `json:"layer_types"`
 	}
-	k.Layers, k.Width, k.Adjusts, k.Factor, k.Multiple = 32, 12288, true, 1, 256
+	k.Layers, k.Width, k.Adjusts, k.Factor, k.Multiple = 32, 12288, adjusts, 1, 256
 	text, err := json.Marshal(raw)
 	if err != nil || json.Unmarshal(text, &k) != nil || k.Multiple < 1 {
 		return // what is of another type is reported where it is entered

@@ -17,7 +17,7 @@ type Layers struct {
 	Norm struct {
 		Layer bool    `yaml:"layer"` // a layer norm, else an RMS norm
 		Bare  bool    `yaml:"bare"`  // a layer norm without a bias, or an RMS norm without a weight
-		Plus  float64 `yaml:"plus"`  // what is added to an RMS norm's weight
+		Plus  float64 `yaml:"plus"`  // what is added to the weight
 	} `yaml:"norm"`
 	// names of norms before and behind mixer and MLP, "" for none; without any those of Llama
 	Norms struct {

@@ -101,6 +101,9 @@ func (j Joined) place(c configs.Model, s *family.Source) {
 		case "k_proj", "v_proj":
 			return c.KVHeads * c.HeadDim
 		}
+		if x := family.Mixture.Of(c); x.SharedWidth > 0 && !strings.HasSuffix(before, ".mlp."+part) {
+			return x.SharedWidth
+		}
 		return c.Intermediate
 	}
 	from := 0

@@ -270,11 +270,17 @@ func hideFurther(f *family.Family, _ int) {
 }
 
 // shortConvolution has LFM2's convolutions between gates, and the file that tells of them.
-func shortConvolution(f *family.Family, _ int) {
-	f.HF.Prepare = lfm2File
+func shortConvolution(f *family.Family, adjusts int) {
+	f.HF.Prepare = func(raw hf.Raw) { lfm2File(raw, adjusts > 0) }
 	specs(f, func(c configs.Model, s *family.Spec) { s.Delta.Taps = family.Linear.Of(c).LinearTaps })
-	inner := sourceOf(f)
-	f.Source = func(c configs.Model) func(string) family.Source {
+	if f.Source = convolved(sourceOf(f)); f.Other != nil {
+		f.Other = convolved(f.Other)
+	}
+}
+
+// convolved has mixers that are short convolutions under names of their own.
+func convolved(inner func(c configs.Model) func(string) family.Source) func(c configs.Model) func(string) family.Source {
+	return func(c configs.Model) func(string) family.Source {
 		find := inner(c)
 		return func(name string) family.Source {
 			s := find(name)
