@@ -13,20 +13,15 @@ import (
 	"syscall"
 
 	"github.com/lfactor/lfactor/actors/host/links"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// Fleet is where the processes of a run live: it starts them and joins them. Process 0 leads;
-// it has started the others.
-type Fleet interface {
-	// Transport is what the calling process, number proc of the run, reaches the others by.
-	Transport(proc int) (links.Transport, error)
-	// Start starts process proc: the same Train, with the same configuration and with env added to the
-	// environment. A *NoRoomError says that it is not started any more.
-	Start(proc int, env []string) (Process, error)
-	// Close gives back what the fleet holds, when all processes have ended.
-	Close()
-}
+// Where the processes of a run live, and one that was started there.
+type (
+	Fleet   = rollout.Fleet
+	Process = rollout.Process
+)
 
 // NoRoomError is a Fleet's answer to Start where no host has room for the process, and none is waited for: the
 // run makes durable what its other processes hold, and ends, to be started again with fewer replicas.
@@ -37,18 +32,6 @@ type NoRoomError struct {
 
 // Error names the process.
 func (e *NoRoomError) Error() string { return fmt.Sprintf("process %d: %s", e.Proc, e.Why) }
-
-// Process is a process that a Fleet has started. It has to end when the leader does.
-type Process interface {
-	Name() string // for people: "pid 4711"
-	// Ready waits until the process has its actors, or has ended: it then returns io.EOF, and Wait tells more.
-	Ready() error
-	// Wait waits until the process has ended. The error says how, "was killed by signal 9 (killed)"; nil
-	// says that it ended in order.
-	Wait() error
-	Leave() // asks it to end
-	Kill()  // ends it
-}
 
 // local is the fleet of one host: processes with this one's own command line, joined by unix sockets.
 type local struct {

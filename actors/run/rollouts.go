@@ -1,8 +1,6 @@
 package run
 
 import (
-	"fmt"
-
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/dataset"
@@ -15,18 +13,16 @@ import (
 // openRollouts readies the drawing of the answers that a run learns from.
 func (d *data) openRollouts(l *objective.Loss) (err error) {
 	r := d.r
-	var fleet rollout.Fleet
-	if c := &r.cfg.Run; r.io.Fleet != nil {
-		fleet = helpers{r.io.Fleet}
-	} else if c.Rollout.Samplers+c.Reward.Judges > 0 {
+	fleet := r.io.Fleet
+	if c := &r.cfg.Run; fleet == nil && c.Rollout.Samplers+c.Reward.Judges > 0 {
 		x, err := newLocal(r.io.Worker, r.io.Warnings)
 		if err != nil {
 			return err
 		}
-		x.tied, fleet = true, helpers{x}
+		x.tied, fleet = true, x
 	}
 	d.rollouts, err = rollout.Open(rollout.Of{Cfg: r.cfg, Tok: r.tok, Conf: r.conf, First: r.start.first,
-		Saved: r.start.saved, Left: d.left, Fleet: fleet, Away: r.io.Fleet != nil,
+		Saved: r.start.saved, Left: d.left, Fleet: fleet, Place: envProc, Away: r.io.Fleet != nil,
 		Prompts: func(step int64) ([]dataset.Batch, error) {
 			m, err := d.step(step)
 			if err != nil {
@@ -39,21 +35,13 @@ func (d *data) openRollouts(l *objective.Loss) (err error) {
 	return err
 }
 
-// helpers are the processes of a fleet that draw and judge for a run.
-type helpers struct{ Fleet }
-
-// Begin implements rollout.Fleet.
-func (h helpers) Begin(place int, env []string) (rollout.Process, error) {
-	return h.Start(place, append([]string{fmt.Sprintf("%s=%d", envProc, place)}, env...))
-}
-
 // serves is a process that draws or judges for a run which another process leads. What it begins itself has no place.
 func (r *Run) serves() error {
 	f, err := r.fleet()
 	if err != nil {
 		return err
 	}
-	return rollout.Serve(r.cfg, helpers{f}, workerProc(), envProc, envSockets)
+	return rollout.Serve(r.cfg, f, workerProc(), envProc, envSockets)
 }
 
 // stops are the tokens that end an answer.

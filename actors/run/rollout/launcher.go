@@ -40,20 +40,28 @@ const (
 	goesWithin  = 10 * time.Second // from the order to end it to the word that it has
 )
 
-// Fleet is where the processes of a run live, on other hosts.
+// Fleet is where the processes of a run live: it starts them and joins them. Process 0 leads;
+// it has started the others.
 type Fleet interface {
-	// Transport is what the process of a place reaches the others by.
-	Transport(place int) (links.Transport, error)
-	// Begin begins the process of a place, with more environment.
-	Begin(place int, env []string) (Process, error)
-	Close() // gives back what it holds
+	// Transport is what the calling process, number proc of the run, reaches the others by.
+	Transport(proc int) (links.Transport, error)
+	// Start starts process proc: the same Train, with the same configuration and with env added to the
+	// environment. A *run.NoRoomError says that it is not started any more.
+	Start(proc int, env []string) (Process, error)
+	// Close gives back what the fleet holds, when all processes have ended.
+	Close()
 }
 
-// Process is one that a Fleet has begun.
+// Process is a process that a Fleet has started. It has to end when the leader does.
 type Process interface {
-	Name() string // for people
-	Wait() error  // waits until it has ended, and says how
-	Kill()
+	Name() string // for people: "pid 4711"
+	// Ready waits until the process has its actors, or has ended: it then returns io.EOF, and Wait tells more.
+	Ready() error
+	// Wait waits until the process has ended. The error says how, "was killed by signal 9 (killed)"; nil
+	// says that it ended in order.
+	Wait() error
+	Leave() // asks it to end
+	Kill()  // ends it
 }
 
 // launcher begins the worker processes that help the one that trains, in places of its fleet.
@@ -106,12 +114,6 @@ func unlike(its, level string) error {
 		"LFACTOR_CPU to what all hosts have (lfactor doctor)", its, level)
 }
 
-// came is the edge of a process, and the level of its instructions.
-type came struct {
-	*line
-	level string
-}
-
 // accept takes edges until they are closed. Who does not say at once who it is, or is not waited for, is sent away.
 func (s *launcher) accept() {
 	for {
@@ -125,7 +127,8 @@ func (s *launcher) accept() {
 			who, err := l.hear()
 			_ = c.SetReadDeadline(time.Time{}) // the same
 			if w, waits := s.waits.LoadAndDelete(who.Step); err == nil && waits {
-				w.(chan came) <- came{l, who.Text} // there is room for one
+				l.level = who.Text
+				w.(chan *line) <- l // there is room for one
 				return
 			}
 			_ = c.Close() // it is of no use
@@ -135,10 +138,11 @@ func (s *launcher) accept() {
 
 // begin begins a process of the fleet, and waits for its edge.
 func (s *launcher) begin(place int, env ...string) (*workerProcess, error) {
-	number, comes := s.next.Add(1), make(chan came, 1)
+	number, comes := s.next.Add(1), make(chan *line, 1)
 	s.waits.Store(number, comes)
 	defer s.waits.Delete(number)
-	x, err := s.of.Fleet.Begin(place, append([]string{fmt.Sprintf("%s=%d", envSampler, number)}, env...))
+	x, err := s.of.Fleet.Start(place, append([]string{fmt.Sprintf("%s=%d", s.of.Place, place),
+		fmt.Sprintf("%s=%d", envSampler, number)}, env...))
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +165,7 @@ func (s *launcher) begin(place int, env ...string) (*workerProcess, error) {
 			break
 		}
 		context.AfterFunc(gone, func() { _ = c.Close() }) // a host that is lost closes nothing
-		return &workerProcess{name: x.Name(), line: c.line, kill: x.Kill,
+		return &workerProcess{name: x.Name(), line: c, kill: x.Kill,
 			ended: func() string {
 				select {
 				case text := <-how:

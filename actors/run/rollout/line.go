@@ -17,9 +17,10 @@ import (
 // line is what two processes tell each other over an edge: messages as ranks send them.
 type line struct {
 	net.Conn
-	mu   sync.Mutex
-	enc  *wire.Encoder
-	said *wire.Decoder
+	mu    sync.Mutex
+	enc   *wire.Encoder
+	said  *wire.Decoder
+	level string // of the other end's instructions
 }
 
 func newLine(c net.Conn) *line {

@@ -30,7 +30,8 @@ type Of struct {
 	Saved *checkpoint.Reader // what the run goes on from, nil at its beginning
 	Left  <-chan struct{}    // closed when nobody waits for data any more
 	Fleet Fleet              // where worker processes begin, nil where there are none
-	Away  bool               // on other hosts
+	Place string             // the environment that tells them their place
+	Away  bool               // they are on other hosts
 	// Prompts reads the data of a step. The caller of Batches holds what keeps others from reading.
 	Prompts func(step int64) ([]dataset.Batch, error)
 	// SetAside enters an answer without a reward among what was bad in the data: an error says that it is too much.
