@@ -127,8 +127,15 @@ func (c *Crew) Ask(ctx context.Context, m actors.Message) (actors.Message, error
 	}
 }
 
-// Waits says which member has said nothing for the longest time.
-func (c *Crew) Waits() actors.Wait { return c.sys.Ask(time.Second)[0].Wait }
+// Waits says in which place a member with tasks has said nothing for the longest time, for how long and what is waited
+// for, "" for nothing. There may be no crew.
+func (c *Crew) Waits() (what string, place int, silent time.Duration) {
+	if c == nil {
+		return "", 0, 0
+	}
+	s := c.sys.Ask(time.Second)[0]
+	return s.Wait.What, c.o.First + int(s.Wait.For-placeRef), s.Age
+}
 
 // Send implements host.Remote: what the pool says to its owner and to places. It never waits.
 func (c *Crew) Send(to actors.Ref, m actors.Message) {

@@ -54,6 +54,7 @@ type System struct {
 	on      string // the host that it lives on, "" where that is not known
 	proc    int
 	names   func(actors.Ref) string // of actors, short
+	waits   func() string           // what batches wait for, or nil
 	taps    []*tap
 	capture *Capture
 	lost    chan error       // takes what ends the process; nil where nothing does

@@ -173,7 +173,13 @@ func (d Diagnosis) loop(path []Status, at map[actors.Ref]Status) Diagnosis {
 // Explain is Ask, with what a loader's reads wait for.
 func (s *System) Explain(timeout time.Duration) []Status {
 	all := s.Ask(timeout)
-	reads := store.Waits()
+	reads, waits := store.Waits(), ""
+	if len(reads) > 0 {
+		r := reads[0]
+		waits = fmt.Sprintf("%s at byte %d since %v", r.Name, r.At, time.Since(r.Since).Round(100*time.Millisecond))
+	} else if s.waits != nil {
+		waits = s.waits()
+	}
 	edges := s.Edges()
 	for i := range all {
 		for _, e := range edges {
@@ -181,10 +187,8 @@ func (s *System) Explain(timeout time.Duration) []Status {
 				all[i].Sent = append(all[i].Sent, e)
 			}
 		}
-		if w := &all[i].Wait; len(reads) > 0 && w.Busy && strings.HasPrefix(all[i].Name, "loader") {
-			r := reads[0]
-			w.What += fmt.Sprintf(", which waits for %s at byte %d since %v", r.Name, r.At,
-				time.Since(r.Since).Round(100*time.Millisecond))
+		if w := &all[i].Wait; waits != "" && w.Busy && strings.HasPrefix(all[i].Name, "loader") {
+			w.What += ", which waits for " + waits
 		}
 	}
 	return all

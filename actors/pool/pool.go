@@ -299,7 +299,7 @@ func (p *Pool) Waits() actors.Wait {
 	w := actors.Wait{For: actors.None}
 	for _, x := range p.places {
 		if x.stage == alive && x.open > 0 && (w.What == "" || x.said < w.Since) {
-			w = actors.Wait{For: x.ref, What: fmt.Sprintf("%d results of member %d", x.open, x.member), Since: x.said}
+			w = actors.Wait{For: x.ref, What: fmt.Sprintf("%d results", x.open), Since: x.said}
 		}
 	}
 	return w

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lfactor/lfactor/actors"
 )
 
 // answers is the program of an environment of texts: it says how often it was told something, and what
@@ -216,7 +214,7 @@ func TestTalksProcesses(t *testing.T) {
 		_, err := x.Next(ctx, e)
 		ended <- err
 	}()
-	for x.crew.Waits().For == actors.None { // until it is asked
+	for what := ""; what == ""; what, _, _ = x.crew.Waits() { // until it is asked
 		runtime.Gosched()
 	}
 	leave()

@@ -111,6 +111,28 @@ func TestJudgesVain(t *testing.T) {
 	require.Greater(t, sum, 20*actors.Second)
 }
 
+// TestJudgesWaits: who asks what a run waits for is told of the judge that says nothing.
+func TestJudgesWaits(t *testing.T) {
+	asked, hangs := make(chan struct{}), make(chan struct{})
+	r, _ := judgesOf(t, 1, nil, func(_ int, l *line) {
+		q, _ := l.hear()
+		close(asked)
+		<-hangs
+		l.says(scored(q, 1))
+		_, _ = l.hear() // until it is closed
+	})
+	require.Empty(t, r.Waits())
+	judged := make(chan error)
+	go func() { judged <- r.rewarded([]*Answer{{Prompt: []int32{1}}}) }()
+	<-asked
+	require.Contains(t, r.Waits(), "1 results of the judge in place 1 (judge), which has said nothing for ")
+	close(hangs)
+	require.NoError(t, <-judged)
+	require.Empty(t, r.Waits())
+	r.cancel()
+	r.judges.Close()
+}
+
 // TestJudgesDismissed: a judge that hears nothing is ended, and waited for, with the run.
 func TestJudgesDismissed(t *testing.T) {
 	r, alive := judgesOf(t, 1, nil, func(_ int, l *line) {

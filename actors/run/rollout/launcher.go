@@ -71,6 +71,7 @@ type launcher struct {
 	begins func(place int, env ...string) (*workerProcess, error)
 	edges  links.Transport // that they come over
 	next   atomic.Int64    // number of the one that comes last
+	names  sync.Map        // of processes by their places
 	waits  sync.Map        // of channels for their edges, by these numbers
 }
 
@@ -193,6 +194,7 @@ func (s *launcher) member(what string, env ...string) crew.Run {
 			return 0, fmt.Errorf("a %s: %w", what, err)
 		}
 		s.of.Say("%s process: %s", strings.TrimSuffix(what, " process"), l.name)
+		s.names.Store(place, l.name)
 		end := func() { l.kill(); _ = l.Close() } // it was read
 		stop := context.AfterFunc(ctx, end)
 		defer stop()

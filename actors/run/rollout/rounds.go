@@ -282,6 +282,8 @@ func (r *Source) open() (err error) {
 	if r.log, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return err
 	}
+	r.table.Lock()
+	defer r.table.Unlock()
 	if c.Rollout.Samplers > 0 || c.Reward.Judges > 0 {
 		if r.launcher, err = newLauncher(&r.Of, r.ctx); err != nil {
 			return err
@@ -293,8 +295,6 @@ func (r *Source) open() (err error) {
 	if err := r.draws(c.Rollout.Samplers); err != nil {
 		return err
 	}
-	r.table.Lock()
-	defer r.table.Unlock()
 	r.complete()
 	return nil
 }

@@ -59,7 +59,7 @@ func (r *Source) loads(m *actors.Message) {
 	maps.DeleteFunc(r.kept, func(p int64, _ *Weights) bool { return p < r.desk.Needed() })
 }
 
-// draws begins those who draw: n processes, or a drawer of this one.
+// draws begins those who draw, at the table: n processes, or a drawer of this one.
 func (r *Source) draws(n int) error {
 	o := crew.Options{Options: pool.Options{Desk: desk{r.desk, r}, Eager: true, Tries: 1}, Turn: &r.table, Fill: r.loads, Places: 1,
 		First: 1, Room: r.commandsMost(), Hear: r.hears("drawing", "drew", "drawn"), Grace: beatEvery}
@@ -78,6 +78,25 @@ func (r *Source) draws(n int) error {
 	}
 	r.samplers = crew.New(o)
 	return nil
+}
+
+// Waits says who of those in processes of their own has said nothing for the longest time, "" for nobody.
+// There may be no source.
+func (r *Source) Waits() string {
+	if r == nil {
+		return ""
+	}
+	r.table.Lock()
+	judges, samplers, launcher := r.judges, r.samplers, r.launcher
+	r.table.Unlock()
+	for i, c := range []*crew.Crew{judges, samplers} {
+		if what, place, silent := c.Waits(); what != "" && launcher != nil {
+			name, _ := launcher.names.Load(place) // none where it has not begun
+			return fmt.Sprintf("%s of the %s in place %d (%v), which has said nothing for %v", what,
+				[]string{"judge", "sampler"}[i], place, name, silent.Round(time.Millisecond))
+		}
+	}
+	return ""
 }
 
 // hears takes what a pool says of its members, which did something that is done again where one is lost. It is at the
