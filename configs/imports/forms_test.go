@@ -111,3 +111,19 @@ func TestForms(t *testing.T) {
 		require.ElementsMatch(t, strings.FieldsFunc(c.differs, func(c rune) bool { return c == '|' }), listed, "%s\n%s", c.text, r.Text)
 	}
 }
+
+// TestTorchtitanPath: a model that has no name here lies where torchtitan's own assets or tokenizer do; where neither is
+// given nothing is written for a folder.
+func TestTorchtitanPath(t *testing.T) {
+	for text, want := range map[string]any{"tokenizer_path = \"./tok\"": "./tok", "hf_assets_path = \"./assets\"\ntokenizer_path = \"./tok\"": "./assets",
+		"": nil} {
+		file := filepath.Join(t.TempDir(), "a.toml")
+		require.NoError(t, os.WriteFile(file, []byte("[training]\nsteps = 10\n[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n"+text+"\n"), 0o600))
+		r, err := Import(file, Options{Tool: "torchtitan"})
+		require.NoError(t, err)
+		tree, written := map[string]any{}, map[string]any{}
+		require.NoError(t, yaml.Unmarshal([]byte(r.Text), &tree))
+		flatten(written, "", tree)
+		require.Equal(t, want, written["model.path"], r.Text)
+	}
+}

@@ -66,7 +66,11 @@ func finishTorchtitan(r *reading) {
 			delete(r.ours, "model.init")
 		}
 	} else {
-		r.ours["model.path"] = fmt.Sprint(r.all["model.hf_assets_path"])
+		for _, key := range []string{"model.hf_assets_path", "model.tokenizer_path"} { // the second of 0.1
+			if at := r.all[key]; at != nil && r.ours["model.path"] == nil {
+				r.ours["model.path"] = at
+			}
+		}
 		r.differ("model.flavor", name,
 			"is no published model that lfactor names; model.path wants a folder with config.json (lfactor config models)")
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -180,7 +181,7 @@ func (r *Recipe) readInputs(in *curate.Reader, root *yaml.Node) {
 				v.Paths = append(v.Paths, p.Value)
 			}
 		}
-		if len(v.Paths) == 0 {
+		if v.Paths = slices.DeleteFunc(v.Paths, func(p string) bool { return p == "" }); len(v.Paths) == 0 {
 			in.Fail(n.Line, key+".path", "is not given", "name a file, a folder or a pattern")
 		}
 		r.Inputs = append(r.Inputs, v)
