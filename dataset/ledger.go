@@ -267,8 +267,5 @@ func parseRecord(body []byte) (step int64, samples []int64, start Position, err 
 	return step, samples, start, nil
 }
 
-// Sync makes what was appended survive a loss of power.
-func (l *Ledger) Sync() error { return l.file.Sync() }
-
 // Close closes the file.
 func (l *Ledger) Close() error { return l.file.Close() }

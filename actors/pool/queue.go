@@ -45,8 +45,6 @@ type seat struct {
 	tasks  []*task
 }
 
-var _ Desk = (*Queue)(nil)
-
 func (q *Queue) seat(member uint32) int {
 	return slices.IndexFunc(q.seats, func(s *seat) bool { return s.member == member })
 }

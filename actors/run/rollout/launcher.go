@@ -75,7 +75,7 @@ type launcher struct {
 	waits  sync.Map        // of channels for their edges, by these numbers
 }
 
-// newLauncher readies it; close is to be called.
+// newLauncher readies it; its edges are to be closed.
 func newLauncher(o *Of, over context.Context) (s *launcher, err error) {
 	s = &launcher{of: o, over: over}
 	s.begins = s.begin
@@ -83,13 +83,6 @@ func newLauncher(o *Of, over context.Context) (s *launcher, err error) {
 		go s.accept()
 	}
 	return s, err
-}
-
-// close lets nobody come any more.
-func (s *launcher) close() {
-	if s != nil && s.edges != nil {
-		_ = s.edges.Close() // nobody is to come
-	}
 }
 
 // workerProcess is one of them, as the process that trains has it.

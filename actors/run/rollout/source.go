@@ -204,7 +204,9 @@ func (r *Source) Close() {
 	r.cancel()
 	r.judges.Close() // which judging may wait for, that takes the table
 	r.samplers.Close()
-	r.launcher.close()
+	if l := r.launcher; l != nil && l.edges != nil {
+		_ = l.edges.Close() // nobody is to come
+	}
 	if r.Fleet != nil && !r.Away { // else it is the run's
 		r.Fleet.Close()
 	}
