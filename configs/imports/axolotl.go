@@ -122,6 +122,14 @@ func finishAxolotl(r *reading) {
 		r.differ("warmup_steps", nil, "was not given: 3 % of the steps stand for it; there they are 100 at most")
 	}
 	r.length("max_steps", "num_epochs", 1, math.Floor)
+	for _, key := range [][2]string{{"saves_per_epoch", "checkpoint.interval"}, {"evals_per_epoch", "train.eval_interval"}} {
+		switch each, steps := r.number(key[0], 0), r.number("max_steps", -1); {
+		case each > 0 && steps > 0: // a share of the steps there, rounded up
+			r.set(key[0], key[1], int(math.Ceil(steps/(each*r.number("num_epochs", 1)))))
+		case r.all[key[0]] != nil:
+			r.differ(key[0], r.all[key[0]], "passes have no number of steps before a run begins: set "+key[1])
+		}
+	}
 	if r.ours["schedule.warmup_steps"] == 1 { // its learning rates do not begin with the greatest
 		r.ours["schedule.warmup_steps"] = 2
 	}

@@ -54,6 +54,8 @@ var formCases = []struct {
 	{"axolotl", "gradient_checkpointing: offload\nsample_packing: true", "plan.recompute=full|plan.offload=true|data.packing=true|data.drop_long=true", ""},
 	{"axolotl", "context_parapllel_size: 2\nloraplus_lr_ratio: 16", "optimizer.groups=['*.lora_B.weight, lr=16']", "context_parapllel_size"},
 	{"axolotl", "val_set_size: 0.05\neval_steps: 100\nearly_stopping_patience: 3\nload_best_model_at_end: true", "train.eval_interval=100|train.patience=3|checkpoint.best=true", ""},
+	{"axolotl", "val_set_size: 0.05\nevals_per_epoch: 4\nsaves_per_epoch: 2\nmax_steps: 101\nnum_epochs: 3", "train.eval_interval=9|checkpoint.interval=17|train.steps=101", ""},
+	{"axolotl", "val_set_size: 0.05\nevals_per_epoch: 4\nsaves_per_epoch: 2\nnum_epochs: 3", "train.eval_interval=0|train.epochs=3", "evals_per_epoch|saves_per_epoch"},
 	{"axolotl", "val_set_size: 0.05\nearly_stopping_patience: 3", "train.patience=0", "train.patience"},
 	{"llamafactory", "finetuning_type: full\nlora_rank: 8\npure_bf16: true", "lora.rank=0|train.precision=bf16", "pure_bf16"},
 	{"llamafactory", "stage: pt\nquantization_bit: 4\nquantization_method: bnb", "lora.base=nf4|data.packing=true", "quantization_method"},

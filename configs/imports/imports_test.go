@@ -43,9 +43,9 @@ func TestImport(t *testing.T) {
 		"axolotl.yaml": {
 			want: map[string]string{"train.phase": "sft", "lora.rank": "32", "lora.alpha": "16", "train.global_batch": "32", "train.micro_batch": "2",
 				"train.steps": "300", "optimizer.lr": "0.0002", "train.precision": "bf16", "data.packing": "true", "schedule.warmup_steps": "10",
-				"plan.recompute": "full", "checkpoint.dir": "./outputs/lora-out", "lora.base": "nf4"},
-			differs: map[string]string{"datasets": "hub", "datasets.roles_to_train": "forms of conversations", "datasets.message_field_training": "is not read", "base_model": "hf:// fetches it",
-				"saves_per_epoch": "no number of steps"},
+				"checkpoint.interval": "300",
+				"plan.recompute":      "full", "checkpoint.dir": "./outputs/lora-out", "lora.base": "nf4"},
+			differs: map[string]string{"datasets": "hub", "datasets.roles_to_train": "forms of conversations", "datasets.message_field_training": "is not read", "base_model": "hf:// fetches it"},
 		},
 		"torchtitan.toml": {
 			want: map[string]string{"model.name": "llama/3-8b", "model.init": "random", "optimizer.lr": "0.0003", "schedule.kind": "wsd",
