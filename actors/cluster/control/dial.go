@@ -270,6 +270,9 @@ func unwrapURL(faults []error) error {
 		if errors.As(err, &op) {
 			faults[i] = op
 		}
+		if trust.HasEnded(err) {
+			faults[i] = fmt.Errorf("%w: by its clock your certificate has ended or not begun, by this machine's it is good: set the clocks right", faults[i])
+		}
 	}
 	return oneLine(faults)
 }

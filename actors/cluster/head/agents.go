@@ -46,7 +46,7 @@ func (h *Head) attend(w http.ResponseWriter, r *http.Request) {
 		_ = c.Send(control.Message{Kind: control.Welcome, Text: err.Error()}) // it may have gone
 		return
 	}
-	if time.Now().After(leaf.NotAfter) {
+	if now := time.Now(); now.After(leaf.NotAfter) || now.Before(leaf.NotBefore) { // or this clock was put back
 		h.renew(who.Name, l, leaf)
 	}
 	done := make(chan struct{})

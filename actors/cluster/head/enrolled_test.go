@@ -28,7 +28,7 @@ func (n *narrow) Commit(ops []store.Op) (int64, error) {
 
 // TestManyEnrolled: a cluster may have more hosts than one commit of the store takes changes.
 func TestManyEnrolled(t *testing.T) {
-	term, err := store.NewMemory().Open("head").Lead("head")
+	term, err := newMemory().Open("head").Lead("head")
 	require.NoError(t, err)
 	dir := t.TempDir()
 	serials := map[string]string{}

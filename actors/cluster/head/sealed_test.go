@@ -30,14 +30,14 @@ func TestBackupHasNoPasswords(t *testing.T) {
 	require.NotContains(t, all.String(), "PASSWORD")
 	require.NotContains(t, all.String(), "UEFTU1dPUk") // in base64
 
-	open := func(ca *trust.CA, m *store.Memory) store.Term {
+	open := func(ca *trust.CA, m *memory) store.Term {
 		term, err := m.Open("head").Lead("head")
 		require.NoError(t, err)
 		s, err := newSealed(term, ca)
 		require.NoError(t, err)
 		return s
 	}
-	m := store.NewMemory()
+	m := newMemory()
 	_, err = open(x.ca, m).Commit([]store.Op{{Key: "jobs/1", Value: []byte("one")}, {Key: "users/a", Value: []byte("two")}})
 	require.NoError(t, err)
 	read := func(ca *trust.CA) (out string) {

@@ -33,18 +33,18 @@ type headed struct {
 	ca   *trust.CA
 	log  *syncBuffer
 	// what it has stored
-	store *store.Memory
+	store *memory
 }
 
 // inMemory opens a part of a store in memory.
-func inMemory(m *store.Memory) func(store.Options) (store.Store, error) {
+func inMemory(m *memory) func(store.Options) (store.Store, error) {
 	return func(o store.Options) (store.Store, error) { return m.Open("head"), nil }
 }
 
 // bare is a head without a server, with a store in memory.
 func bare(t *testing.T, dir string) *Head {
 	t.Helper()
-	term, err := store.NewMemory().Open("head").Lead("head")
+	term, err := newMemory().Open("head").Lead("head")
 	require.NoError(t, err)
 	s := &holder{o: Options{Dir: dir, Log: io.Discard}, ended: func() {}}
 	h := s.head(term)
@@ -76,7 +76,7 @@ func (s *syncBuffer) String() string {
 // newHead starts a head whose one member is h1.
 func newHead(t *testing.T) *headed {
 	t.Helper()
-	x := &headed{t: t, dir: t.TempDir(), log: &syncBuffer{}, store: store.NewMemory()}
+	x := &headed{t: t, dir: t.TempDir(), log: &syncBuffer{}, store: newMemory()}
 	var err error
 	x.ca, err = trust.NewCA("test", time.Now().Add(-100*24*time.Hour))
 	require.NoError(t, err)

@@ -91,14 +91,18 @@ func (i *Identity) Open(allow ...Role) *tls.Config {
 // endedProto is offered beside HTTP (RFC 7301) by a node whose certificate has ended, which says so by that.
 const endedProto = "lfactor-ended"
 
-// ended makes c take certificates of nodes that have ended, which are otherwise as all: the request's handler decides.
+// ended makes c take certificates of nodes that have ended, or by this clock have not begun, and are otherwise as all: the
+// request's handler decides.
 func (i *Identity) ended(c *tls.Config) *tls.Config {
 	verify := i.base([]Role{Agent}).VerifyConnection
 	c.NextProtos, c.ClientAuth = []string{"http/1.1"}, tls.RequireAnyClientCert
 	c.VerifyConnection = func(s tls.ConnectionState) error {
 		leaf, at := s.PeerCertificates[0], i.now()
-		if at.After(leaf.NotAfter) {
+		switch {
+		case at.After(leaf.NotAfter):
 			at = leaf.NotAfter
+		case at.Before(leaf.NotBefore):
+			at = leaf.NotBefore
 		}
 		if _, err := leaf.Verify(x509.VerifyOptions{Roots: c.ClientCAs, CurrentTime: at,
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
@@ -116,7 +120,8 @@ func (i *Identity) Ended(name string, allow ...Role) *tls.Config {
 	return c
 }
 
-// HasEnded says whether a connection failed because the certificate that this end has shown has ended.
+// HasEnded says whether a connection failed because the certificate that this end has shown has ended, or not begun, by
+// the other's clock.
 func HasEnded(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "remote error: tls: expired certificate")
 }

@@ -215,10 +215,41 @@ func TestClusterClocks(t *testing.T) {
 	require.NoError(t, cmd.Wait(), said.String())
 	same(t, metrics(t, quiet), metrics(t, dir))
 	require.Equal(t, stateOf(t, quiet, steps), stateOf(t, dir, steps), said.String())
-	out, err = c.run("events")
-	require.NoError(t, err)
-	require.Contains(t, out, "its certificate had ended, and it gets another", out)
+	c.putBack()
 	c.overdue()
+}
+
+// putBack: the head's clock jumps three hours back, so that by it the certificates of agents have not begun. Agents that are
+// started again are let in, a new one joins by a token, and a run goes on all of them.
+func (c *clocks) putBack() {
+	t, s := c.t, head.Status{}
+	ready := func(n int) {
+		require.Eventually(t, func() bool {
+			s = head.Status{}
+			out, err := c.run("cluster", "status", "-o", "json")
+			return err == nil && json.Unmarshal([]byte(out), &s) == nil && len(s.Hosts) == n &&
+				!slices.ContainsFunc(s.Hosts, func(h head.Host) bool { return h.State != "ready" })
+		}, time.Minute, 50*time.Millisecond, "%+v", &s)
+	}
+	out, err := c.run("events")
+	require.NoError(t, err)
+	require.Contains(t, out, "its certificate had ended, and it gets another")
+	ready(3)
+	c.move(s.Pid, (26+72-3)*time.Hour)
+	for _, h := range []string{"h2", "h3"} {
+		pid, _ := c.agent(h)
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	token, err := c.run("cluster", "token")
+	require.NoError(t, err, token)
+	join := exec.Command(c.binary, "cluster", "join", strings.TrimSpace(token), "--name", "h4")
+	join.Dir, join.Env = c.dir, append(os.Environ(), c.env...)
+	require.NoError(t, join.Start())
+	ready(4)
+	out, err = c.run("train", "run.yaml", "--cluster", "test", "plan.procs=4", "train.steps=4", "log.dir=run2", "checkpoint.dir=ckpt2")
+	require.NoError(t, err, out)
+	require.NoError(t, join.Process.Signal(syscall.SIGTERM))
+	_ = join.Wait() // how it ends does not count
 }
 
 // overdue: a month and more later agents get no certificates any more. Their logs and the events say what mends that, and

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/cluster/store"
 )
 
 // crowd is a head that many hosts come to.
@@ -68,8 +67,7 @@ func TestManyHosts(t *testing.T) {
 	} else {
 		t.Log("1,000 hosts instead of 5,000: add -long")
 	}
-	term, err := store.NewMemory().Open("head").Lead("head")
-	require.NoError(t, err)
+	term := (&memory{}).lead()
 	h, _, err := Load(Options{Term: term.Number(), Binary: "bin"}, term)
 	require.NoError(t, err)
 	c := &crowd{t: t, h: h}

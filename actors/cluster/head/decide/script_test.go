@@ -18,7 +18,7 @@ import (
 // script is a head with a store in memory, which a text tells what happens.
 type script struct {
 	t      *testing.T
-	mem    *store.Memory
+	mem    *memory
 	term   store.Term
 	h      *Head
 	now    time.Time
@@ -47,7 +47,7 @@ type script struct {
 //	jobs, hosts           what is known
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		s := &script{t: t, mem: store.NewMemory(), now: time.Unix(1e9, 0).UTC()}
+		s := &script{t: t, mem: &memory{}, now: time.Unix(1e9, 0).UTC()}
 		s.begin()
 		s.out.Reset()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -72,8 +72,7 @@ func argsOf(d *datadriven.TestData) string {
 }
 
 func (s *script) begin() {
-	term, err := s.mem.Open("head").Lead("head")
-	require.NoError(s.t, err)
+	term := s.mem.lead()
 	h, _, err := Load(Options{Term: term.Number(), Binary: "bin", Version: "1",
 		Fill: func(n int64) int64 { return n }}, term)
 	require.NoError(s.t, err)

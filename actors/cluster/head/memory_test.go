@@ -1,4 +1,4 @@
-package store
+package head
 
 import (
 	"context"
@@ -10,11 +10,17 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/cluster/store"
+	"github.com/lfactor/lfactor/actors/cluster/store/storetest"
 )
 
-// Memory is a state without disks, which several members share as if each had a copy. It outlives them, so
-// that a head of a test can end and come back. Its zero value is not usable: see NewMemory.
-type Memory struct {
+// memory is a state without disks, which several members share as if each had a copy. It outlives them, so
+// that a head of a test can end and come back. Its zero value is not usable: see newMemory.
+type memory struct {
 	mu       sync.Mutex
 	values   map[string][]byte
 	revision int64
@@ -22,11 +28,11 @@ type Memory struct {
 	leader   string
 }
 
-// NewMemory is an empty state.
-func NewMemory() *Memory { return &Memory{values: map[string][]byte{}} }
+// newMemory is an empty state.
+func newMemory() *memory { return &memory{values: map[string][]byte{}} }
 
 // Open is a member by this name, which leads until another does: see Elect.
-func (m *Memory) Open(name string) Store {
+func (m *memory) Open(name string) store.Store {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.leader == "" {
@@ -36,28 +42,28 @@ func (m *Memory) Open(name string) Store {
 }
 
 // Revision counts what was written.
-func (m *Memory) Revision() int64 {
+func (m *memory) Revision() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.revision
 }
 
 // Elect lets the member of this name lead the others from now on.
-func (m *Memory) Elect(name string) {
+func (m *memory) Elect(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.leader = name
 }
 
-// member is one of those that share a Memory.
+// member is one of those that share a memory.
 type member struct {
-	m      *Memory
+	m      *memory
 	name   string
 	failed chan struct{}
 }
 
 // Lead begins a new term, which ends all earlier ones, as a store shared by several heads does.
-func (s *member) Lead(string) (Term, error) {
+func (s *member) Lead(string) (store.Term, error) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	s.m.revision++
@@ -87,13 +93,13 @@ func (s *member) Close() {
 
 func (s *member) CloseAll() { s.Close() }
 
-// memoryTerm is a term of a Memory.
+// memoryTerm is a term of a memory.
 type memoryTerm struct {
-	m      *Memory
+	m      *memory
 	number int64
 	over   chan struct{}
 	once   sync.Once
-	ended  bool // under the Memory's lock
+	ended  bool // under the memory's lock
 }
 
 func (t *memoryTerm) Number() int64 { return t.number }
@@ -109,7 +115,7 @@ func (t *memoryTerm) End() {
 
 // Commit writes all changes or none, and returns the revision. A later term makes it fail with
 // ErrOver, which keeps a head that was replaced from writing.
-func (t *memoryTerm) Commit(ops []Op) (int64, error) {
+func (t *memoryTerm) Commit(ops []store.Op) (int64, error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	if t.ended {
@@ -117,7 +123,7 @@ func (t *memoryTerm) Commit(ops []Op) (int64, error) {
 	}
 	if t.m.term != t.number {
 		t.once.Do(func() { close(t.over) })
-		return 0, ErrOver
+		return 0, store.ErrOver
 	}
 	seen := map[string]bool{}
 	for _, op := range ops {
@@ -163,6 +169,25 @@ func (t *memoryTerm) Backup(w io.Writer) error {
 // errMemory is what has no meaning without members that can be lost.
 var errMemory = errors.New("a store in memory has no members to replace")
 
-func (t *memoryTerm) Replace(Peer) error { return errMemory }
+func (t *memoryTerm) Replace(store.Peer) error { return errMemory }
 
-func (t *memoryTerm) Promote(Peer) error { return errMemory }
+func (t *memoryTerm) Promote(store.Peer) error { return errMemory }
+
+// TestMemory: the state in memory keeps the contract of one on disk, and outlives its members.
+func TestMemory(t *testing.T) {
+	m := newMemory()
+	storetest.Run(t, func(*testing.T) store.Store { return m.Open("head") })
+}
+
+// TestElect: one of several members leads, and says who does.
+func TestElect(t *testing.T) {
+	m := newMemory()
+	a, b := m.Open("a"), m.Open("b")
+	require.True(t, a.Leads())
+	require.Equal(t, "a", b.Leader())
+	m.Elect("b")
+	require.False(t, a.Leads())
+	require.True(t, b.Leads())
+	b.Close()
+	require.Empty(t, a.Leader())
+}
