@@ -17,8 +17,6 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/agent/decide"
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/cluster/depot"
-	"github.com/lfactor/lfactor/actors/cluster/edge"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -43,8 +41,7 @@ type Options struct {
 type Agent struct {
 	o     Options
 	id    *trust.Identity
-	ln    *edge.Listener // for probes, and for those who use this host's storage
-	depot *depot.Server
+	at    atomic.Pointer[reach]
 	name  string
 	spawn chan func() // runs on one thread that lives as long as the agent
 	quit  chan bool   // true also removes the directory
@@ -87,11 +84,10 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("where jobs have their files: %w", err)
 	}
 	a.logf("%s", whoRuns())
-	if err := a.listen(); err != nil {
+	if err := a.listen(o.Addr); err != nil {
 		return err
 	}
-	defer a.depot.Close()
-	defer a.ln.Close()
+	defer func() { a.at.Load().close() }()
 	if err := os.WriteFile(filepath.Join(o.Dir, control.UpFile), []byte(strconv.Itoa(os.Getpid())),
 		0o600); err != nil {
 		return err
@@ -167,10 +163,11 @@ func (a *Agent) logf(format string, args ...any) {
 
 // info is what this host is.
 func (a *Agent) info() *control.Info {
-	return &control.Info{Name: a.name, Addr: a.o.Addr, Binary: a.o.Binary, Version: a.o.Version,
+	at := a.at.Load()
+	return &control.Info{Name: a.name, Addr: at.addr, Binary: a.o.Binary, Version: a.o.Version,
 		Cores:  runtime.NumCPU(),
 		Memory: machine.MemoryLimit("/"), Disk: machine.FreeDisk(a.o.Dir), Pid: os.Getpid(),
-		Probe: a.ln.Addr().String(), Clock: time.Now().UnixNano()}
+		Probe: at.ln.Addr().String(), Clock: time.Now().UnixNano()}
 }
 
 // endAll kills every process and waits for their ends.

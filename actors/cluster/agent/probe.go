@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/agent/decide"
@@ -35,11 +36,39 @@ const (
 	probeLimit  = 5 * time.Second
 )
 
-// listen answers the probes of other agents, and serves this host's storage, at a port of its own.
-func (a *Agent) listen() error {
+// reach is where others reach this host: its address, and a listener there for probes and for those who use its storage.
+type reach struct {
+	addr  string
+	ln    *edge.Listener
+	depot *depot.Server
+}
+
+func (p *reach) close() {
+	p.ln.Close()
+	p.depot.Close()
+}
+
+// readdress takes up another address of this host, from which it reaches the head, where the one it had is its own no more.
+func (a *Agent) readdress(to string) {
+	was := a.at.Load()
+	ln, err := net.Listen("tcp", net.JoinHostPort(was.addr, "0"))
+	if err == nil {
+		ln.Close()
+	}
+	if addr, _, _ := net.SplitHostPort(to); errors.Is(err, syscall.EADDRNOTAVAIL) { // a connection has a good one
+		if err = a.listen(addr); err == nil {
+			was.close()
+		}
+		a.logf("%s is no address of this host any more; others are to reach it at %s (%v)", was.addr, addr, err)
+	}
+}
+
+// listen answers the probes of other agents, and serves this host's storage, at a port of its own of an address.
+func (a *Agent) listen(addr string) error {
 	var err error
+	at := &reach{addr: addr}
 	for port := a.o.Ports[0]; port <= a.o.Ports[1]; port++ {
-		a.ln, err = edge.Listen(net.JoinHostPort(a.o.Addr, strconv.Itoa(port)), a.id, edge.Options{
+		at.ln, err = edge.Listen(net.JoinHostPort(addr, strconv.Itoa(port)), a.id, edge.Options{
 			Admit: func(g edge.Greeting, _ trust.Subject) error {
 				if g.Run != probes && g.Run != depot.Run {
 					return errors.New("an agent takes no edges of jobs")
@@ -51,20 +80,21 @@ func (a *Agent) listen() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("no port of %s is free for this agent: %w", a.o.Addr, err)
+		return fmt.Errorf("no port of %s is free for this agent: %w", addr, err)
 	}
-	a.depot = depot.NewServer(checkpoint.Here{FS: checkpoint.OS}, a.ln.Addr(), a.keeps, func(dir string, do func()) {
+	at.depot = depot.NewServer(checkpoint.Here{FS: checkpoint.OS}, at.ln.Addr(), a.keeps, func(dir string, do func()) {
 		uid, gid := a.whose(dir)
 		machine.As(uid, gid, do)
 	})
+	a.at.Store(at)
 	go func() {
 		for {
-			c, err := a.ln.Accept()
+			c, err := at.ln.Accept()
 			if err != nil {
 				return
 			}
 			if e := c.(*edge.Conn); e.From.Run == depot.Run {
-				a.depot.Take(e)
+				at.depot.Take(e)
 			} else {
 				go answer(c)
 			}

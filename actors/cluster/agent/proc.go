@@ -83,7 +83,7 @@ func (a *Agent) launch(e decide.Launch) (*proc, error) {
 		return nil, err
 	}
 	p.pass(control.Message{Kind: control.Welcome, Job: m.Job, Proc: m.Proc, Gen: m.Gen, Epoch: m.Epoch,
-		Addr: a.o.Addr, Ports: a.o.Ports,
+		Addr: a.at.Load().addr, Ports: a.o.Ports,
 		Text: id, Peers: m.Peers, Node: a.name, Hosts: e.Hosts, Code: m.Code, Procs: m.Procs,
 		Spec: &control.Spec{Procs: m.Spec.Procs}})
 	return p, nil

@@ -148,6 +148,7 @@ func (a *Agent) attend(e decide.Dial) error {
 		return err
 	}
 	defer c.Close()
+	a.readdress(c.Local())
 	defer context.AfterFunc(a.ctx, func() { c.Close() })()
 	a.mu.Lock()
 	a.ways[e.Conn] = c

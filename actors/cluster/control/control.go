@@ -370,6 +370,9 @@ func (c *Conn) Close() error { return c.c.Close() }
 // Remote is the address of the other end.
 func (c *Conn) Remote() string { return c.c.RemoteAddr().String() }
 
+// Local is the address of this end.
+func (c *Conn) Local() string { return c.c.LocalAddr().String() }
+
 // ErrSilent says that a message did not come in time.
 var ErrSilent = errors.New("silent for too long")
 

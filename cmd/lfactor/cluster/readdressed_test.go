@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,15 +30,15 @@ func TestClusterReaddressed(t *testing.T) {
 	r.do("ip", "-n", h.ns, "addr", "del", h.Addr+"/24", "dev", "eth0")
 	r.do("ip", "-n", h.ns, "addr", "add", "10.77.0.33/24", "dev", "eth0")
 	clitest.Gate(t, dir, 40)
-	require.Eventually(t, func() bool { return clitest.Steps(t, dir) >= 40 }, 2*time.Minute, 10*time.Millisecond, "%s", lazy(func() string { return r.on(0, "events") }))
-	t.Log(r.on(0, "events")[len(before):])
-	t.Log(r.on(0, "cluster", "status"))
+	require.Eventually(t, func() bool { return clitest.Steps(t, dir) >= 40 }, 2*time.Minute, 10*time.Millisecond, "%s",
+		lazy(func() string { return r.on(0, "events") }))
+	require.Eventually(t, func() bool { return strings.Contains(r.on(0, "cluster", "status"), " 10.77.0.33 ") }, time.Minute,
+		50*time.Millisecond)
 	clitest.Gate(t, dir, clitest.Open)
 	said := r.on(0, "attach")
-	t.Log(r.on(0, "cluster", "status"))
 	same(t, metrics(t, quiet), metrics(t, dir))
 	require.Equal(t, stateOf(t, quiet, steps), stateOf(t, dir, steps), said)
 	r.on(0, "train", "run.yaml", "--cluster", "rig", "plan.procs=2", "train.steps=4", "log.dir=run2", "checkpoint.dir=ckpt2")
 	t.Log(r.on(0, "events")[len(before):])
-	t.Log(r.on(0, "cluster", "check"))
+	require.Contains(t, r.on(0, "cluster", "check"), "6/6 ways between hosts")
 }
