@@ -113,7 +113,7 @@ func textFiles(path, pattern string) ([]string, error) {
 		return err
 	})
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("no file matches %s", pattern)
+		err = fmt.Errorf("no file matches %s; name files with another ending by a pattern, as %s/*.md", pattern, path)
 	}
 	slices.Sort(files)
 	return files, err

@@ -43,6 +43,7 @@ type folder struct {
 	curves  *series
 	experts *run.Metrics // the newest with experts
 	events  []tables.Event
+	life    int // how often the log was written anew
 	dropped int // of events, those that are not kept any more
 	evals   []evaluation
 	window  *record.EdgeWindow // the newest
@@ -124,7 +125,7 @@ func (f *folder) look() {
 			}
 		}
 	}))
-	note(f.log.read(func() { f.events, f.evals, f.dropped = nil, nil, 0 }, f.event))
+	note(f.log.read(func() { f.events, f.evals, f.dropped, f.life = nil, nil, 0, f.life+1 }, f.event))
 	note(f.edges.read(func() { f.window = nil }, func(line []byte) {
 		var w record.EdgeWindow
 		if json.Unmarshal(line, &w) == nil {

@@ -322,6 +322,9 @@ func (f *folder) logsNews(b []byte, id int, h *heard) []byte {
 		lines = f.worked(jobs, true, h.ends)
 	}
 	f.look()
+	if h.events > f.dropped+len(f.events) { // the log was written anew
+		h.events = 0
+	}
 	from := max(h.events-f.dropped, len(f.events)-linesMost, 0)
 	for i := from; i < len(f.events); i++ {
 		lines = append(lines, f.said(&f.events[i]))

@@ -17,8 +17,8 @@ const (
 
 // cursor is what a page knows of a run.
 type cursor struct {
-	life, steps, evals, events int
-	running, known             bool
+	life, log, steps, evals, events int
+	running, known                  bool
 }
 
 // stream tells a page what is new, as server-sent events: "points", "evals" and "events" of the runs that it names
@@ -103,7 +103,8 @@ func (f *folder) news(b []byte, id int, c *cursor) []byte {
 	}
 	switch n := len(s.step); {
 	case first: // the page asks for what there is by itself
-	case s.life != c.life || n-c.steps > streamMost:
+	case s.life != c.life || f.life != c.log || n-c.steps > streamMost: // another run's, perhaps: the page asks anew
+		c.events = f.dropped + len(f.events)
 		b = event(b, "again", map[string]any{"run": id})
 	case n > c.steps:
 		part := raw(fmt.Appendf(nil, `{"run":%d,"of":`, id))
@@ -117,7 +118,7 @@ func (f *folder) news(b []byte, id int, c *cursor) []byte {
 		from := max(c.events-f.dropped, len(f.events)-streamMost, 0)
 		b = event(b, "events", map[string]any{"run": id, "events": f.events[from:]})
 	}
-	*c = cursor{life: s.life, steps: len(s.step), evals: len(f.evals), events: f.dropped + len(f.events),
+	*c = cursor{life: s.life, log: f.life, steps: len(s.step), evals: len(f.evals), events: f.dropped + len(f.events),
 		running: running, known: true}
 	return b
 }

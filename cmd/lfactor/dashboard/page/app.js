@@ -122,7 +122,10 @@ function listen() {
     if (r) { r.step = d.of.step[n]; r.loss = d.of.loss[n]; soon(); }
     pages[0][2].more(d.run, d.of);
   });
-  on("again", (d) => pages[0][2].again(d.run));
+  on("again", (d) => { // its files were written anew, perhaps by another run
+    pages[0][2].again(d.run);
+    if (d.run === app.main && ["events", "samples", "data", "checkpoints", "answers"].includes(page[0])) page[2].mount($("main").firstElementChild);
+  });
   on("evals", (d) => pages[0][2].evals(d.run, d.evals));
   on("events", (d) => { if (d.run === app.main && page[0] === "events") page[2].more(d.events); });
   on("graph", (d) => page[2].update?.(d));
