@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"go.uber.org/zap"
@@ -215,7 +216,11 @@ func (p *reporter) evaluated(m actors.Message) {
 		p.say("! train.eval_prompts: %v", err)
 	}
 	for _, a := range answers {
-		p.say("eval  %q → %q %s", a.Prompt, strings.TrimSpace(a.Answer), a.File)
+		made := fmt.Sprintf("%q", strings.TrimSpace(a.Answer))
+		if a.File != "" {
+			made = strings.TrimPrefix(made+" in ", `"" in `) + filepath.Join(p.dir, ShownDir, a.File)
+		}
+		p.say("eval  %q → %s", a.Prompt, made)
 		p.log.Info("answer", zap.Int64("step", m.Step), zap.String("prompt", a.Prompt), zap.String("answer", a.Answer),
 			zap.String("file", a.File))
 	}
