@@ -28,8 +28,7 @@ func TestReplaced(t *testing.T) {
 	put("log.jsonl", lines("old", 9))
 	f, c := newFolder(dir), cursor{}
 	f.news(nil, 0, &c)
-	put("metrics.jsonl", `{"step": 1, "loss": 2}`+"\n")
-	put("log.jsonl", lines("new", 2))
+	put("log.jsonl", lines("new", 2)) // before its first step
 	f.looked = f.looked.Add(-looksEvery * 2)
 	require.Contains(t, string(f.news(nil, 0, &c)), "event: again")
 	put("log.jsonl", lines("new", 3))
