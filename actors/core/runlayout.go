@@ -37,8 +37,8 @@ type RunLayout struct {
 	Keep int64
 	// by rank: the ranks that keep second copies of its state; nil for none at all
 	Buddies [][]int
-	// Hosts are, by rank, where it lives, "" where that is not known; a rank may come back elsewhere. Spread says what
-	// Buddies are then; nil where they stay what they are
+	// Hosts are the hosts of ranks, "" for an unknown one. A rank may come back on another: Spread gives the Buddies
+	// of new hosts, nil for the same ones
 	Hosts  []string
 	Spread func(hosts []string) [][]int
 	Same   [][]int // by rank: the others that hold the same state; nil for none at all

@@ -14,10 +14,10 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
-// TestEndedCertificates: an agent whose certificate has ended, since its host or the head was away for longer than that lives, is
-// let in as what it is and gets another for its key; so does one whose certificate has not begun by the head's clock. One that ended too long ago is told what takes the host in again;
-// one that was revoked, a host that is no member and a user get nothing; and with such a certificate nothing else can
-// be asked for.
+// TestEndedCertificates: an agent whose certificate ended while its host or the head was away is let in, and gets another
+// for its key. So does one whose certificate has not begun by the head's clock. One that ended too long ago is told
+// what to do. A revoked one, a host that is no member and a user get nothing, and such a certificate asks for nothing
+// else.
 func TestEndedCertificates(t *testing.T) {
 	x := newHead(t)
 	agent := func(name, dir string, ago time.Duration) *trust.Identity {

@@ -10,7 +10,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
-// TestEndedCertificate: who has a certificate that has ended hears that, and what makes another, and not that of TLS.
+// TestEndedCertificate: a user with an ended certificate hears so, and what makes another, in place of TLS's own error.
 func TestEndedCertificate(t *testing.T) {
 	t.Parallel()
 	began := time.Now().Add(-trust.UserLife - time.Hour)

@@ -99,8 +99,8 @@ func (r *Source) Waits() string {
 	return ""
 }
 
-// hears takes what a pool says of its members, which did something that is done again where one is lost. It is at the
-// table.
+// hears takes what a pool says of its members. What a lost member did is done again: doing, did and done are the words
+// for it. It is at the table.
 func (r *Source) hears(doing, did, done string) func(actors.Message) {
 	return func(m actors.Message) {
 		switch {
