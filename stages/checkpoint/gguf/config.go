@@ -21,6 +21,7 @@ type config struct {
 	attnCap, logitCap                                     float64
 	scaling                                               map[string]any // rope_scaling, nil for none
 	experts, used, expertMLP                              int            // of a mixture
+	tied                                                  bool           // the embedding is the head
 }
 
 // number is a whole number of the metadata below the architecture's name, at least 1.

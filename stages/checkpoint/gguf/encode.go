@@ -9,25 +9,32 @@ import (
 )
 
 // written is a type of matrices that Export writes: llama.cpp's number of a file that is mostly of it, and,
-// of few bits, the type of embedding and head, which all others lean on.
+// of few bits, the type of embedding and head, which all others lean on. Of a mixture the embedding has it only
+// where it is the head.
 type written struct {
 	t    Type
 	file uint32
 	ends Type
+	mix  string // names a mixture
 }
 
 var writtenTypes = map[string]written{"f32": {t: F32}, "f16": {t: F16, file: 1}, "bf16": {t: BF16, file: 32},
-	"q8_0": {Q8_0, 7, Q8_0}, "q4_0": {Q4_0, 2, Q8_0}, "q4_1": {Q4_1, 3, Q8_0}, "q5_0": {Q5_0, 8, Q8_0},
-	"q5_1": {Q5_1, 9, Q8_0}, "q2_k": {Q2_K, 10, Q6_K}, "q3_k": {Q3_K, 11, Q6_K}, "q4_k": {Q4_K, 14, Q6_K},
-	"q5_k": {Q5_K, 16, Q6_K}, "q6_k": {Q6_K, 18, Q6_K}}
+	"q8_0": {t: Q8_0, file: 7, ends: Q8_0}, "q4_0": {t: Q4_0, file: 2, ends: Q8_0},
+	"q4_1": {t: Q4_1, file: 3, ends: Q8_0}, "q5_0": {t: Q5_0, file: 8, ends: Q8_0},
+	"q5_1": {t: Q5_1, file: 9, ends: Q8_0}, "q2_k": {t: Q2_K, file: 10, ends: Q6_K},
+	"q3_k": {t: Q3_K, file: 11, ends: Q6_K}, "q4_k": {t: Q4_K, file: 14, ends: Q6_K},
+	"q5_k": {t: Q5_K, file: 16, ends: Q6_K}, "q6_k": {t: Q6_K, file: 18, ends: Q6_K},
+	"q3_k_s": {Q3_K, 11, Q6_K, "q3_k_s"}, "q3_k_m": {Q3_K, 12, Q6_K, "q3_k_m"}, "q3_k_l": {Q3_K, 13, Q6_K, "q3_k_l"},
+	"q4_k_s": {Q4_K, 14, Q6_K, "q4_k_s"}, "q4_k_m": {Q4_K, 15, Q6_K, "q4_k_m"}, "q5_k_s": {Q5_K, 16, Q6_K, "q5_k_s"},
+	"q5_k_m": {Q5_K, 17, Q6_K, "q5_k_m"}}
 
 // shorter are the types of matrices whose rows are no whole blocks of 256, as llama.cpp chooses them.
 var shorter = map[Type]Type{Q2_K: Q4_0, Q3_K: Q4_0, Q4_K: Q5_0, Q5_K: Q5_1, Q6_K: Q8_0}
 
 // Written are the names of the types that Export writes.
 func Written() []string {
-	return []string{"f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0", "q3_k",
-		"q2_k"}
+	return []string{"f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q5_k_s", "q5_k", "q5_1", "q5_0", "q4_k_m", "q4_k_s",
+		"q4_k", "q4_1", "q4_0", "q3_k_l", "q3_k_m", "q3_k_s", "q3_k", "q2_k"}
 }
 
 // FewBits reports whether a type of Written is one of few bits, which GGUF alone has.
@@ -39,15 +46,19 @@ func (t Type) few() bool { return layouts[t].elements > 1 }
 // router is what decides on a token's experts: few bits would send it to others, and llama.cpp keeps it too.
 var router = regexp.MustCompile(`\.ffn_gate_inp(_shexp)?\.weight$`)
 
-// of is the type of a tensor of a shape: vectors are float32, and routers where others have few bits; rows of no
+// of is the type of a tensor of a model: vectors are float32, and routers where others have few bits; rows of no
 // whole blocks of 32 float16.
-func (w written) of(name string, shape []int) Type {
+func (w written) of(name string, shape []int, c *config) Type {
 	as := w.t
 	if len(shape) == 1 || as.few() && router.MatchString(name) {
 		return F32
 	}
-	if as.few() && (name == "token_embd.weight" || name == "output.weight") {
+	m, mixed := mixtures[w.mix]
+	switch ends := name == "output.weight" || name == "token_embd.weight" && (c.tied || !mixed); {
+	case as.few() && ends:
 		as = w.ends
+	case mixed:
+		as = m.kind(name, as, c)
 	}
 	for shape[len(shape)-1]%layouts[as].elements != 0 {
 		next, ok := shorter[as]

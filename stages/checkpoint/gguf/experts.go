@@ -171,7 +171,7 @@ func (e *exporter) placeExpert(t checkpoint.Info, w written) (bool, error) {
 	if all == nil {
 		all = make([]checkpoint.Info, e.config.experts)
 		e.experts[name] = all
-		as := w.of(name, t.Shape)
+		as := w.of(name, t.Shape, &e.config)
 		l := layouts[as]
 		e.from[name] = t
 		e.tensors = append(e.tensors, Tensor{Name: name, Type: as,

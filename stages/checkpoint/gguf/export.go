@@ -95,7 +95,7 @@ func (e *exporter) usual() string {
 func (e *exporter) place(w written) error {
 	var errs []error
 	own := hf.OwnHead(e.dir)
-	tied := e.raw["tie_word_embeddings"] == true && !own
+	e.config.tied = e.family.tied || e.raw["tie_word_embeddings"] == true && !own
 	for _, t := range e.src.Tensors() {
 		name := e.family.theirs(t.Name)
 		if is, err := e.placeExpert(t, w); is {
@@ -108,7 +108,7 @@ func (e *exporter) place(w written) error {
 		case t.Name == "lm_head.weight" && e.family.tied && own:
 			errs = append(errs, e.fault(t.File, t.Name, checkpoint.Extra, "GGUF's %s has the embedding as its head", e.family.arch))
 			continue
-		case t.Name == "lm_head.weight" && (tied || e.family.tied): // is the embedding
+		case t.Name == "lm_head.weight" && e.config.tied: // is the embedding
 			continue
 		case name == "":
 			errs = append(errs, e.fault(t.File, t.Name, checkpoint.Extra, "GGUF's %s has no such tensor",
@@ -122,7 +122,7 @@ func (e *exporter) place(w written) error {
 			errs = append(errs, e.fault(t.File, t.Name, checkpoint.Misshapen, "shape %v", t.Shape))
 			continue
 		}
-		as, width := w.of(name, t.Shape), t.Shape[len(t.Shape)-1]
+		as, width := w.of(name, t.Shape, &e.config), t.Shape[len(t.Shape)-1]
 		if t.Name == "model.embed_tokens.weight" {
 			e.rows = t.Shape[0]
 		}
