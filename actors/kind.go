@@ -8,6 +8,9 @@ import (
 // PoolFirst is the first kind of actors/pool: each kind of a run has one number, below 64, as a set of them is a word.
 const PoolFirst Kind = 40
 
+// ServingFirst is the first kind of sim/serving.
+const ServingFirst Kind = 56
+
 // kindNames are the kinds of training's messages in words, in their order.
 var kindNames = [...]string{"started", "down", "done", "tick", "open", "batch", "part", "activation", "cotangent",
 	"credit", "closed", "load", "save", "queued", "durable", "halt", "failed", "report", "ready", "commit", "join",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/lfactor/lfactor/actors/serve/queue"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/sample"
 )
@@ -114,9 +115,9 @@ func (s *Server) identity(prefix string) string {
 // refusal is why the loop took no request.
 func (s *Server) refusal(err error) error {
 	switch {
-	case errors.Is(err, ErrFull):
+	case errors.Is(err, queue.ErrFull):
 		return fault{http.StatusTooManyRequests, "rate_limit_error", err.Error(), "", "queue_full"}
-	case errors.Is(err, errClosed):
+	case errors.Is(err, queue.ErrClosed):
 		return fault{http.StatusServiceUnavailable, "server_error", err.Error(), "", ""}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return late
@@ -192,7 +193,7 @@ func (s *Server) broken(end sample.End) error {
 	if _, _, err := s.loop().snapshot(); err != nil {
 		return err
 	}
-	return fault{http.StatusServiceUnavailable, "server_error", errClosed.Error(), "", ""}
+	return fault{http.StatusServiceUnavailable, "server_error", queue.ErrClosed.Error(), "", ""}
 }
 
 // add takes pieces in.
@@ -230,7 +231,7 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, a *asked, 
 	flusher, ok := w.(http.Flusher)
 	if !ok {
 		s.fail(w, errors.New("the connection takes no stream"))
-		return errClosed
+		return queue.ErrClosed
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")

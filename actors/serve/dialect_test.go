@@ -269,7 +269,7 @@ func TestPaths(t *testing.T) {
 	require.InDelta(t, 1, sum, 1e-6)
 	ids := []int32{8, 9}
 	require.NoError(t, s.loop().do(t.Context(), func() {
-		x, err := s.loop().engine.Generator().AllStates(ids, []int32{0, 1}, []int32{0, 2})
+		x, err := s.loop().Engine.Generator().AllStates(ids, []int32{0, 1}, []int32{0, 2})
 		require.NoError(t, err)
 		last := objective.Pool(x[len(x)/2:], len(x)/2, objective.PoolMean)
 		require.Equal(t, float32(last[0]), math.Float32frombits(binary.LittleEndian.Uint32(raw)), "the last token's state")

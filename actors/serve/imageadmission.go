@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/lfactor/lfactor/actors/serve/queue"
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
@@ -28,7 +29,7 @@ func newImageAdmission(queue int) *imageAdmission {
 func (l *imageAdmission) enter(ctx context.Context) (leave func(), err error) {
 	if l.inside.Add(1) > l.most {
 		l.inside.Add(-1)
-		return nil, ErrFull
+		return nil, queue.ErrFull
 	}
 	select {
 	case l.places <- struct{}{}:

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/serve/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,7 +32,7 @@ func TestLooks(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return l.inside.Load() == 3 }, 2*time.Minute, time.Millisecond)
 	_, err = l.enter(context.Background())
-	require.ErrorIs(t, err, ErrFull)
+	require.ErrorIs(t, err, queue.ErrFull)
 	leave()
 	for range 2 {
 		(<-let)()

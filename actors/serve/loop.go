@@ -6,26 +6,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/serve/queue"
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// ErrFull says that as many requests wait as may.
-var ErrFull = errors.New("too many requests wait; try again later")
-
-// errClosed says that the server ends.
-var errClosed = errors.New("the server is shutting down")
-
-// loop is the goroutine that has the engine.
+// loop is the goroutine that has the engine and its queue.
 type loop struct {
-	engine   *sample.Engine
+	queue.Queue
 	commands chan func()
 	done     chan struct{} // closed when the loop has ended
 	quit     chan struct{}
 	once     sync.Once
 	free     func()           // closes the engine
-	most     int              // requests that may wait
-	tokens   int              // of requests that may wait
-	retired  bool             // it ends with its requests; the loop's alone
 	train    *adapterTraining // what trains adapters, nil for nothing
 
 	mu     sync.Mutex
@@ -36,8 +28,8 @@ type loop struct {
 }
 
 func newLoop(e *sample.Engine, free func(), o Options, train *adapterTraining) *loop {
-	l := &loop{engine: e, commands: make(chan func()), done: make(chan struct{}), quit: make(chan struct{}), free: free,
-		most: o.Queue, tokens: o.Tokens, train: train, stats: e.Stats()}
+	l := &loop{Queue: queue.Queue{Engine: e, Most: o.Queue, Tokens: o.Tokens}, commands: make(chan func()),
+		done: make(chan struct{}), quit: make(chan struct{}), free: free, train: train, stats: e.Stats()}
 	go l.run()
 	return l
 }
@@ -47,8 +39,8 @@ func (l *loop) run() {
 	defer close(l.done)
 	defer l.free()
 	for {
-		if !l.engine.Busy() && !l.train.busy() {
-			if l.retired {
+		if !l.Engine.Busy() && !l.train.busy() {
+			if l.Over() {
 				return
 			}
 			select {
@@ -70,21 +62,14 @@ func (l *loop) run() {
 		}
 		l.gather()
 		l.train.step()
-		if l.engine.Busy() {
-			err := l.engine.Step()
-			l.mu.Lock()
-			if err != nil {
-				l.last, l.failed = err, l.failed+1
-			}
-			l.mu.Unlock()
-		}
+		l.Step()
 		l.note()
 	}
 }
 
 // gather waits for more work of tenants, for a part of the time that it takes to compute what there is.
 func (l *loop) gather() {
-	if l.engine.Busy() {
+	if l.Engine.Busy() {
 		return
 	}
 	most := l.train.linger()
@@ -107,9 +92,9 @@ func (l *loop) gather() {
 
 // note publishes what the engine has done.
 func (l *loop) note() {
-	s := l.engine.Stats()
+	s := l.Engine.Stats()
 	l.mu.Lock()
-	l.stats = s
+	l.stats, l.last, l.failed = s, l.Last, l.Queue.Failed
 	if l.train != nil {
 		l.taught = l.train.stats
 	}
@@ -132,7 +117,7 @@ func (l *loop) do(ctx context.Context, f func()) error {
 	select {
 	case l.commands <- func() { f(); close(ran) }:
 	case <-l.done:
-		return errClosed
+		return queue.ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -140,41 +125,17 @@ func (l *loop) do(ctx context.Context, f func()) error {
 	case <-ran: // commands are short: whoever has sent one waits
 		return nil
 	case <-l.done:
-		return errClosed
+		return queue.ErrClosed
 	}
-}
-
-// takes is why requests may not wait, nil where they may.
-func (l *loop) takes(rs []*sample.Request) error {
-	s, tokens := l.engine.Stats(), 0
-	for _, r := range rs {
-		tokens += len(r.Prompt)
-	}
-	switch {
-	case l.retired:
-		return errClosed
-	case s.Waiting+len(rs) > l.most, s.Waiting > 0 && s.WaitingTokens+tokens > l.tokens:
-		return ErrFull
-	}
-	return nil
 }
 
 // submit queues requests, all or none.
 func (l *loop) submit(ctx context.Context, rs []*sample.Request) error {
 	var fault error
 	err := l.do(ctx, func() {
-		if fault = l.takes(rs); fault != nil {
-			return
+		if fault = l.Submit(rs); fault == nil {
+			l.note()
 		}
-		for i, r := range rs {
-			if fault = l.engine.Submit(r); fault != nil {
-				for _, before := range rs[:i] {
-					l.engine.Cancel(before)
-				}
-				return
-			}
-		}
-		l.note()
 	})
 	return errors.Join(err, fault)
 }
@@ -182,9 +143,7 @@ func (l *loop) submit(ctx context.Context, rs []*sample.Request) error {
 // cancel ends requests that have not ended.
 func (l *loop) cancel(rs []*sample.Request) {
 	_ = l.do(context.Background(), func() { // a loop that has ended has cancelled all
-		for _, r := range rs {
-			l.engine.Cancel(r)
-		}
+		l.Cancel(rs)
 		l.note()
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 
+	"github.com/lfactor/lfactor/actors/serve/queue"
 	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/stages/trained"
 )
@@ -32,7 +33,7 @@ func (s *Server) Replace(m *trained.Trained) error {
 	old := s.at.Swap(newLoop(e, free, s.o, nil))
 	s.replaced.Add(1)
 	s.ending.Go(func() {
-		_ = old.do(context.Background(), func() { old.retired = true }) // or it has ended
+		_ = old.do(context.Background(), func() { old.Retired = true }) // or it has ended
 		select {
 		case <-old.done:
 		case <-s.over:
@@ -47,7 +48,7 @@ func (s *Server) submit(ctx context.Context, rs []*sample.Request) (*loop, error
 	for {
 		l := s.loop()
 		err := l.submit(ctx, rs)
-		if !errors.Is(err, errClosed) || l == s.loop() {
+		if !errors.Is(err, queue.ErrClosed) || l == s.loop() {
 			return l, err
 		}
 	}
@@ -57,8 +58,8 @@ func (s *Server) submit(ctx context.Context, rs []*sample.Request) (*loop, error
 func (s *Server) do(ctx context.Context, f func(e *sample.Engine)) error {
 	for {
 		l := s.loop()
-		err := l.do(ctx, func() { f(l.engine) })
-		if !errors.Is(err, errClosed) || l == s.loop() {
+		err := l.do(ctx, func() { f(l.Engine) })
+		if !errors.Is(err, queue.ErrClosed) || l == s.loop() {
 			return err
 		}
 	}

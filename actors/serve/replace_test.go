@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/kernels/tensor"
-	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -104,25 +102,4 @@ func TestClientKeys(t *testing.T) {
 		require.NoError(t, a.Body.Close())
 		require.Equal(t, code, a.StatusCode, header)
 	}
-}
-
-// TestQueueTokens: so many tokens may wait, whoever they are of; a request that is longer than that waits alone.
-func TestQueueTokens(t *testing.T) {
-	m, err := trained.Open("../run/testdata/preference/policy", "")
-	require.NoError(t, err)
-	defer m.Close()
-	e, free, err := m.Engine(tensor.F32, sample.EngineOptions{}, nil)
-	require.NoError(t, err)
-	defer free()
-	l := &loop{engine: e, most: 3, tokens: 10}
-	ask := func(n int) []*sample.Request {
-		return []*sample.Request{{Prompt: make([]int32, n), Params: sample.Params{Max: 4}, Done: func(sample.End) {}}}
-	}
-	require.NoError(t, l.takes(ask(14)))
-	require.NoError(t, e.Submit(ask(4)[0]))
-	require.NoError(t, l.takes(ask(6)))
-	require.ErrorIs(t, l.takes(ask(7)), ErrFull)
-	require.NoError(t, e.Submit(ask(2)[0]))
-	require.NoError(t, e.Submit(ask(2)[0]))
-	require.ErrorIs(t, l.takes(ask(1)), ErrFull)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lfactor/lfactor/actors/serve/queue"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/tenants"
 	"github.com/lfactor/lfactor/stages/trained"
@@ -165,7 +166,7 @@ func (s *Server) trained(w http.ResponseWriter, r *http.Request,
 		err = x.shows(r)
 	}
 	if err == nil && x.turn.waiting() >= s.tenants.o.Waiting {
-		err = ErrFull
+		err = queue.ErrFull
 	}
 	if err == nil {
 		err = x.turn.enter(ctx, true)
@@ -319,7 +320,7 @@ func (s *Server) compute(ctx context.Context, x *tenant, w http.ResponseWriter, 
 	select {
 	case <-j.ended:
 	case <-s.loop().done:
-		return nil, errClosed
+		return nil, queue.ErrClosed
 	case <-ctx.Done(): // what has begun ends, so that nobody is in doubt whether it counts
 		if err := s.loop().do(context.WithoutCancel(ctx), func() {
 			training.withdraw(j, ctx.Err())

@@ -11,7 +11,7 @@ import (
 // protocolDirs hold behaviours and what runs them in virtual time: they see the world through actors.Context
 // and nothing else.
 var protocolDirs = []string{"actors/core", "sim", "sim/heads", "actors/cluster/head/decide",
-	"actors/cluster/agent/decide", "actors/pool", "actors/rounds", "sim/rollouts"}
+	"actors/cluster/agent/decide", "actors/pool", "actors/rounds", "sim/rollouts", "actors/serve/queue", "sim/serving"}
 
 // timedDirs are those of protocolDirs that know dates and durations as values, which come in from outside.
 var timedDirs = []string{"sim/heads", "actors/pool", "actors/cluster/head/decide", "actors/cluster/agent/decide"}

@@ -148,13 +148,29 @@ func (e *Engine) compute(b *batch) ([]float32, error) {
 		delete(out, "final")
 	}
 	e.keep(out, b)
+	return logits, nil
+}
+
+// microbatch implements computer by the model.
+func (e *Engine) microbatch(b *batch) error {
+	logits, err := e.compute(b)
+	if err != nil {
+		return err
+	}
+	e.computed(b)
+	e.emit(b, logits)
+	return nil
+}
+
+// computed counts a microbatch's tokens.
+func (e *Engine) computed(b *batch) {
+	e.shares.count(b.parts)
 	for _, p := range b.parts {
 		e.stats.Prompt += int64(min(p.to, p.sure) - p.from)
 		if p.draws() > 0 {
 			e.stats.Prompt--
 		}
 	}
-	return logits, nil
 }
 
 // run gives what a trace makes of data.

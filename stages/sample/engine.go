@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -147,8 +148,12 @@ func (s *sequence) at(i int) int32 {
 // and pieces of prompts, as rows of one microbatch (continuous batching). What prompts have in common is computed once.
 // No request's tokens, nor a bit of their log-probabilities, depend on others. It is for one goroutine.
 type Engine struct {
-	g       *Generator
+	g       *Generator // nil of an engine without a model
 	o       EngineOptions
+	vocab   int
+	edge    int // tokens of a sequence, of which positions change behind; 0 for none
+	work    computer
+	load    Load
 	pool    map[string]*tensor.Tensor
 	pages   *pages
 	running []*sequence
@@ -176,22 +181,6 @@ type Stats struct {
 
 // NewEngine makes an engine on a generator, which is the engine's from then on. The device's memory must be the host's.
 func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
-	if o.Pages == 0 {
-		o.Pages = 1024
-	}
-	if o.Rows == 0 {
-		o.Rows = 256
-	}
-	if o.Running == 0 {
-		o.Running = 64
-	}
-	if o.Context == 0 {
-		o.Context = o.Pages * PageRows
-	}
-	o.Context = min(o.Context, o.Pages*PageRows)
-	if edge := g.m.Spec.Rope.Edge(); edge > 0 { // texts of a batch share one table, which is that of shorter ones
-		o.Context = min(o.Context, edge)
-	}
 	if err := drawsText(g); err != nil {
 		return nil, err
 	}
@@ -203,9 +192,8 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 			}
 		}
 	}
-	e := &Engine{g: g, o: o, pages: newPages(o.Pages), shares: shares{}, traces: map[shape]*grad.Trace{},
-		draw: make([]drawer, 1), pool: map[string]*tensor.Tensor{}}
-	e.changes = make([]uint64, e.slots())
+	e := newEngine(g, o, g.m.Spec.Vocab, g.m.Spec.Rope.Edge())
+	e.work = e
 	var err error
 	switch {
 	case e.g.m.Vision != nil && (o.Draft != nil || o.Further || o.Lookup):
@@ -221,6 +209,19 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// newEngine is one that nothing computes for yet.
+func newEngine(g *Generator, o EngineOptions, vocab, edge int) *Engine {
+	o.Pages, o.Rows, o.Running = cmp.Or(o.Pages, 1024), cmp.Or(o.Rows, 256), cmp.Or(o.Running, 64)
+	o.Context = min(cmp.Or(o.Context, o.Pages*PageRows), o.Pages*PageRows)
+	if edge > 0 { // texts of a batch share one table, which is that of shorter ones
+		o.Context = min(o.Context, edge)
+	}
+	e := &Engine{g: g, o: o, vocab: vocab, edge: edge, pages: newPages(o.Pages), shares: shares{},
+		traces: map[shape]*grad.Trace{}, draw: make([]drawer, 1), pool: map[string]*tensor.Tensor{}}
+	e.changes = make([]uint64, e.slots())
+	return e
 }
 
 // drawsText refuses models that an engine cannot draw with.
@@ -255,19 +256,18 @@ func (e *Engine) Submit(r *Request) error {
 		return fmt.Errorf("the prompt has %d tokens, of which %d are the answer's", n, r.Began)
 	case n >= e.o.Context:
 		why := ""
-		if e.o.Context == e.g.m.Spec.Rope.Edge() {
+		if e.o.Context == e.edge {
 			why = ", where the positions of " + e.g.m.Spec.Rope.Type + " change: `lfactor sample` goes on"
 		}
 		return fmt.Errorf("the prompt has %d tokens, and with its answer a text has at most %d%s", n, e.o.Context, why)
 	}
 	for i, id := range r.Prompt {
-		if id < 0 || int(id) >= e.g.m.Spec.Vocab {
-			return fmt.Errorf("token %d of the prompt is id %d, and the model has the ids 0 to %d", i, id,
-				e.g.m.Spec.Vocab-1)
+		if id < 0 || int(id) >= e.vocab {
+			return fmt.Errorf("token %d of the prompt is id %d, and the model has the ids 0 to %d", i, id, e.vocab-1)
 		}
 	}
-	if id := r.outside(e.g.m.Spec.Vocab); id != -1 {
-		return fmt.Errorf("id %d, which the request names, is of no token: the model has the ids 0 to %d", id, e.g.m.Spec.Vocab-1)
+	if id := r.outside(e.vocab); id != -1 {
+		return fmt.Errorf("id %d, which the request names, is of no token: the model has the ids 0 to %d", id, e.vocab-1)
 	}
 	s := &sequence{Request: r, tokens: slices.Clone(r.Prompt), guide: r.Guide, key: e.root(r)}
 	if r.Images != nil {
@@ -318,7 +318,7 @@ func (e *Engine) drop(s *sequence) {
 
 // slots is the number of adapters that lie side by side.
 func (e *Engine) slots() int {
-	if e.g.lora == nil {
+	if e.g == nil || e.g.lora == nil {
 		return 0
 	}
 	return e.g.lora.Slots
@@ -381,25 +381,23 @@ func (e *Engine) Close() {
 	if e.ahead != nil {
 		e.ahead.close()
 	}
-	e.g.Close()
+	if e.g != nil {
+		e.g.Close()
+	}
 }
 
 // Step computes one microbatch and draws a token for each sequence whose tokens are all computed. After an
 // error all requests have ended.
 func (e *Engine) Step() error {
 	e.admit()
-	var logits []float32
 	err := e.propose()
 	b := e.gather()
+	e.load = b.load()
 	if len(b.parts) == 0 && err == nil {
 		return nil
 	}
 	if err == nil {
-		logits, err = e.compute(b)
-	}
-	if err == nil {
-		e.shares.count(b.parts)
-		e.emit(b, logits)
+		err = e.work.microbatch(b)
 	}
 	if err != nil {
 		for _, s := range append(slices.Clone(e.running), e.waiting...) {

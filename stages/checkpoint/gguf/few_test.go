@@ -43,7 +43,8 @@ func TestMixtures(t *testing.T) {
 	}
 	golden(t, "mixtures.json", &cases)
 	require.Len(t, cases, 6)
-	letters := map[Type]string{F32: ".", F16: "h", Q3_K: "3", Q4_K: "4", Q5_K: "5", Q6_K: "6", Q8_0: "8", Q4_0: "D", Q5_0: "E", Q5_1: "F"}
+	letters := map[Type]string{F32: ".", F16: "h", Q3_K: "3", Q4_K: "4", Q5_K: "5", Q6_K: "6", Q8_0: "8", Q4_0: "D",
+		Q5_0: "E", Q5_1: "F"}
 	for k, of := range cases {
 		c := &config{layers: of.Layers, heads: of.Heads, kvHeads: of.KVHeads, experts: of.Experts, tied: of.Tied}
 		require.Len(t, of.Types, len(mixtures))
@@ -51,7 +52,8 @@ func TestMixtures(t *testing.T) {
 			for name, by := range want {
 				got := ""
 				for i := range len(by) {
-					got += letters[writtenTypes[dtype].of(strings.ReplaceAll(name, "*", strconv.Itoa(i)), of.Shapes[name], c)]
+					tensor := strings.ReplaceAll(name, "*", strconv.Itoa(i))
+					got += letters[writtenTypes[dtype].of(tensor, of.Shapes[name], c)]
 				}
 				require.Equal(t, by, got, "model %d, %s, %s", k, dtype, name)
 			}
