@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -15,12 +16,15 @@ func (l *loader) sftData() {
 	if d.Config == "" && len(d.Dataset) == 0 && len(d.ValidSet) == 0 {
 		return
 	}
-	if d.Kind == "auto" {
+	auto := d.Kind == "auto"
+	if auto {
 		if d.Kind = "chat"; !l.c.Model.Vision.None() {
 			d.Kind = "media"
 		}
 	}
-	if d.Kind != "chat" && d.Kind != "media" {
+	holds, ok := map[string]string{"chat": "", "media": "", "preference": "preference",
+		"pairs": "preference", "kto": "judged", "judged": "judged"}[d.Kind]
+	if !ok {
 		l.fault("data.kind", fmt.Sprintf("%s, but data.dataset and data.dataset_config are about "+
 			"conversations", d.Kind), "set it to chat, or to media for images")
 		return
@@ -44,6 +48,17 @@ func (l *loader) sftData() {
 	l.c.SFTValid = l.sftOf("data.valid_dataset", d.ValidSet, d.Valid, all)
 	if len(d.ValidSet) == 0 && len(l.c.SFT) > 0 && len(d.Valid) > 0 {
 		l.c.SFTValid = slices.Repeat(l.c.SFT[:1], len(d.Valid))
+	}
+	for _, f := range slices.Concat(l.c.SFT, l.c.SFTValid) {
+		if auto && f.Holds() != "" {
+			holds, d.Kind, auto = f.Holds(), f.Holds(), false
+		}
+		if f.Holds() != holds {
+			l.fault("data.dataset", fmt.Sprintf("the entry %s holds data of the kind %s, and data.kind is %s",
+				source.Quoted(f.Name),
+				cmp.Or(f.Holds(), "chat"), d.Kind), "name entries of one kind")
+			return
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ func inFolder(dir, named string) ([]string, error) {
 			return nil, nil
 		}
 		if _, known := formats[end]; !known {
-			if formats[end], err = formatOfFile(at); err != nil {
+			if formats[end], err = formatOfFile(at, named); err != nil {
 				return nil, err
 			}
 		}
@@ -91,18 +91,23 @@ func inFolder(dir, named string) ([]string, error) {
 	return found[names[0]], nil
 }
 
-// formatOfFile is the name of the format that a file looks like, "" where it looks like none in particular.
-func formatOfFile(path string) (string, error) {
+// formatOfFile is the name of the format that a file looks like, "" where it looks like none in particular. One that can
+// be what is named is.
+func formatOfFile(path, named string) (string, error) {
 	head, err := headOf(path)
 	if err != nil {
 		return "", err
 	}
+	look := ""
 	for _, f := range Formats() {
-		if !f.Any && f.Match(path, head) {
-			return f.Name, nil
+		if f.Name == named && f.Reads != nil && f.Reads(path, head) {
+			return named, nil
+		}
+		if look == "" && !f.Any && f.Match(path, head) {
+			look = f.Name
 		}
 	}
-	return "", nil
+	return look, nil
 }
 
 // listedIn returns the files that Hugging Face's save_to_disk says the data of a folder are, nil where

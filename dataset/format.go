@@ -57,6 +57,9 @@ type Tags struct {
 	Images, Videos                             string // keys of paths
 	// parts without a name are not read, and roles without a name are none
 	Only bool
+	// of data that are read as LLaMA-Factory reads them: the shape (alpaca, sharegpt, openai), "" otherwise
+	Factory                 string
+	Chosen, Rejected, Label string // keys of two answers, and of what says that an answer is a good one
 }
 
 // String is for fingerprints: names that older ones did not have show only where they are set.
@@ -66,6 +69,9 @@ func (t Tags) String() string {
 	if more := fmt.Sprint(t.SystemKey, "|", t.Function, "|", t.Images, "|", t.Videos, "|",
 		t.Only); more != "||||false" {
 		old += more
+	}
+	if t.Factory != "" {
+		old += fmt.Sprint("|", t.Factory, "|", t.Chosen, "|", t.Rejected, "|", t.Label)
 	}
 	return old
 }

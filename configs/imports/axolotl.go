@@ -82,8 +82,8 @@ func (r *reading) entry(key string, m map[string]any) {
 func axolotlData(r *reading, key string, v any) { r.sources(key, "data.paths", v) }
 
 func validation(r *reading, key string, v any) {
-	if text, ok := v.(string); ok { // LLaMA-Factory's, names of data sets
-		r.names(key, "data.valid", text)
+	if r.out.Tool == "llamafactory" {
+		r.names(key, "data.valid", v)
 		return
 	}
 	r.sources(key, "data.valid", v)

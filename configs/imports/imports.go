@@ -82,6 +82,7 @@ type reading struct {
 	all  map[string]any // theirs, with dotted names
 	ours map[string]any // by key
 	out  Result
+	err  error // the first of what makes the file useless
 }
 
 // set enters a setting of ours that one of their keys asks for.
@@ -153,6 +154,9 @@ func Import(file string, o Options) (*Result, error) {
 			}
 		}
 		t.finish(r)
+		if r.err != nil {
+			return nil, r.err
+		}
 		for key := range r.out.Same { // nothing was written for it after all
 			if len(r.out.Taken[key]) == 0 {
 				delete(r.out.Usual, key)

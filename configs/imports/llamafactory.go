@@ -3,22 +3,7 @@ package imports
 import (
 	"fmt"
 	"math"
-	"strings"
 )
-
-// names takes names of dataset_info.json over, as paths.
-func (r *reading) names(key, ours, list string) {
-	dir := "data"
-	if d := r.all["dataset_dir"]; d != nil {
-		dir = fmt.Sprint(d)
-	}
-	var paths []string
-	for _, name := range strings.Split(list, ",") {
-		paths = append(paths, dir+"/"+strings.TrimSpace(name)+".json*")
-	}
-	r.set(key, ours, paths)
-	r.differ(key, list, "are names of "+dir+"/dataset_info.json; "+ours+" wants their files, and tells alpaca, sharegpt and OpenAI apart by itself")
-}
 
 func finishLlamafactory(r *reading) {
 	r.batches("per_device_train_batch_size", "gradient_accumulation_steps")
@@ -39,7 +24,7 @@ func finishLlamafactory(r *reading) {
 		r.set("disable_gradient_checkpointing", "plan.recompute", "full")
 	}
 	if r.all["dataset"] != nil {
-		r.names("dataset", "data.paths", fmt.Sprint(r.all["dataset"]))
+		r.names("dataset", "data.paths", r.all["dataset"])
 	}
 	if on(r.all["packing"]) && !on(r.all["neat_packing"]) {
 		r.differ("packing", true, "attention crosses no borders of documents here, as with neat_packing there")

@@ -343,8 +343,8 @@ func (r *reading) settle() {
 		}
 	}
 	switch r.ours["objective.kind"] {
-	case "dpo", "dpo_hinge", "dpo_smoothed", "dpo_robust", "ipo", "orpo", "simpo", "reward":
-		if n, ok := r.ours["data.seq_len"].(int); ok { // both answers with their prompts are one sample here
+	case "dpo", "dpo_hinge", "dpo_smoothed", "dpo_robust", "ipo", "orpo", "simpo", "reward", "kto":
+		if n, ok := r.ours["data.seq_len"].(int); ok { // both answers, or the one to another prompt, are one sample
 			r.ours["data.seq_len"] = 2 * n
 		}
 	}

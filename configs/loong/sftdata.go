@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs/source"
 	"go.yaml.in/yaml/v3"
@@ -18,7 +19,36 @@ type SFTFormat struct {
 	Columns map[string]string
 	// keys of a turn and names of roles: role_tag, user_tag …; nil for the usual ones
 	Tags map[string]string
+	// of an entry of LLaMA-Factory's dataset_info.json where its data lie and which part is meant: file_name, split …;
+	// nil of LoongForge's
+	From map[string]string
 }
+
+// Holds is the format of what an entry of LLaMA-Factory's holds beside conversations: preference, judged, or "".
+func (f *SFTFormat) Holds() string {
+	switch {
+	case f.From != nil && f.Columns["kto_tag"] != "":
+		return "judged"
+	case strings.EqualFold(f.From["ranking"], "true"):
+		return "preference"
+	}
+	return ""
+}
+
+// FactoryFile is the name of LLaMA-Factory's file, and FactorySources are keys of which each of its entries has one. Its
+// columns and tags stand beside what is taken where an entry has none of them.
+// Source: its src/llamafactory/data/parser.py.
+const FactoryFile = "dataset_info.json"
+
+var (
+	// FactorySources are in the order in which they count.
+	FactorySources = []string{"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name", "file_name"}
+	factoryColumns = map[string]string{"prompt": "instruction", "query": "input", "response": "output", "history": "",
+		"messages": "conversations", "system": "", "tools": "", "images": "", "videos": "", "audios": "", "chosen": "",
+		"rejected": "", "kto_tag": ""}
+	factoryTags = map[string]string{"role_tag": "from", "content_tag": "value", "user_tag": "human",
+		"assistant_tag": "gpt", "observation_tag": "observation", "function_tag": "function_call", "system_tag": "system"}
+)
 
 // SFTFile is the name of the file that LoongForge takes by default; its entries are known without it.
 const SFTFile = "sft_dataset_config.yaml"
@@ -48,12 +78,13 @@ var SFTKnown = func() map[string]SFTFormat {
 	media := map[string]string{"messages": "messages", "images": "images"}
 	out := map[string]SFTFormat{}
 	for _, f := range []SFTFormat{
-		{"default", "alpaca", alpaca, nil}, {"alpaca", "alpaca", alpaca, nil},
-		{"extended_alpaca", "alpaca", extended, nil},
-		{"sharegpt", "sharegpt", map[string]string{"messages": "messages"}, system},
-		{"openai", "openai", map[string]string{"messages": "messages", "tools": "tools"}, tool},
-		{"multimodal", "sharegpt", media, roles},
-		{"multimodal_sharegpt", "sharegpt", media, map[string]string{"role_tag": "from",
+		{Name: "default", Format: "alpaca", Columns: alpaca}, {Name: "alpaca", Format: "alpaca", Columns: alpaca},
+		{Name: "extended_alpaca", Format: "alpaca", Columns: extended},
+		{Name: "sharegpt", Format: "sharegpt", Columns: map[string]string{"messages": "messages"}, Tags: system},
+		{Name: "openai", Format: "openai", Tags: tool,
+			Columns: map[string]string{"messages": "messages", "tools": "tools"}},
+		{Name: "multimodal", Format: "sharegpt", Columns: media, Tags: roles},
+		{Name: "multimodal_sharegpt", Format: "sharegpt", Columns: media, Tags: map[string]string{"role_tag": "from",
 			"content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}},
 	} {
 		out[f.Name] = f
@@ -124,11 +155,17 @@ func (r *sftReader) entry(name, n *yaml.Node) SFTFormat {
 			f.Format = n.Content[i+1].Value
 		}
 	}
-	columns := sftColumns[f.Format]
+	columns, tags := sftColumns[f.Format], sftTags
 	if columns == nil {
 		r.fail(n, name.Value+".format", source.Quoted(f.Format)+" is no format of conversations",
 			source.Nearest(f.Format, source.SortedKeys(sftColumns)))
 		return f
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if slices.Contains(FactorySources, n.Content[i].Value) {
+			f.From = map[string]string{}
+			columns, tags = source.SortedKeys(factoryColumns), source.SortedKeys(factoryTags)
+		}
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
@@ -137,8 +174,12 @@ func (r *sftReader) entry(name, n *yaml.Node) SFTFormat {
 		case "columns":
 			f.Columns = r.names(name.Value+".columns", value, columns)
 		case "tags":
-			f.Tags = r.names(name.Value+".tags", value, sftTags)
+			f.Tags = r.names(name.Value+".tags", value, tags)
 		default:
+			if f.From != nil { // a key that it does not know is one that it does not read
+				f.From[key.Value] = value.Value
+				continue
+			}
 			r.fail(key, name.Value+"."+key.Value, "is not part of an entry",
 				source.DidYouMean(key.Value, []string{"format", "columns", "tags"}))
 		}
@@ -170,8 +211,17 @@ func (r *sftReader) names(at string, n *yaml.Node, known []string) map[string]st
 	return out
 }
 
-// complete fills in what LoongForge takes where an entry says nothing.
+// complete fills in what LoongForge, or LLaMA-Factory, takes where an entry says nothing.
 func (f *SFTFormat) complete() {
+	if f.From != nil {
+		if f.Columns == nil {
+			f.Columns = maps.Clone(factoryColumns)
+		}
+		if f.Tags == nil {
+			f.Tags = maps.Clone(factoryTags)
+		}
+		return
+	}
 	if f.Format == "openai" {
 		usual := map[string]string{"messages": "messages", "tools": "tools"}
 		maps.Copy(usual, f.Columns)

@@ -31,21 +31,34 @@ var _ = registerChat("alpaca",
 // readAlpaca reads an instruction with its input and output as one turn, after the turns of the
 // history if there is one. The names of the fields may be configured.
 func readAlpaca(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
-	var turns []dataset.Message
-	say := func(question, answer string) {
-		turns = append(turns, dataset.Message{Role: "user", Content: question},
-			dataset.Message{Role: "assistant", Content: answer})
+	turns, err := c.asked(tags)
+	if err != nil {
+		return nil, err
 	}
+	answer, err := member(c.members, or(tags.Output, "output"), c.place)
+	if err != nil {
+		return nil, err
+	}
+	return append(turns, dataset.Message{Role: "assistant", Content: answer}), nil
+}
+
+// asked reads all but the answer.
+func (c chatRecord) asked(tags dataset.Tags) ([]dataset.Message, error) {
+	var turns []dataset.Message
 	if raw, ok := c.members[tags.Name(tags.History, "history")]; ok && !isNull(raw) {
 		var history [][2]string
 		if err := json.Unmarshal(raw, &history); err != nil {
 			return nil, c.bad("its history is not a list of [question, answer]")
 		}
 		for _, h := range history {
-			say(h[0], h[1])
+			turns = append(turns, dataset.Message{Role: "user", Content: h[0]},
+				dataset.Message{Role: "assistant", Content: h[1]})
 		}
 	}
-	question, err := member(c.members, or(tags.Instruction, "instruction"), c.place)
+	question, err := c.text(tags.Instruction)
+	if tags.Factory == "" { // where LLaMA-Factory takes the input alone, it is a fault of others' data
+		question, err = member(c.members, or(tags.Instruction, "instruction"), c.place)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +72,6 @@ func readAlpaca(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
 	case input != "":
 		question += "\n" + input
 	}
-	answer, err := member(c.members, or(tags.Output, "output"), c.place)
-	if err != nil {
-		return nil, err
-	}
-	say(question, answer)
-	return c.withSystem(turns, tags.Name(or(tags.SystemKey, tags.System), "system"))
+	turns = append(turns, dataset.Message{Role: "user", Content: question})
+	return c.withSystem(turns, tags.Name(or(tags.SystemKey, tags.System), "system"), tags)
 }

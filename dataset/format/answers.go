@@ -28,6 +28,9 @@ func (k recordKind) format() dataset.Format {
 		if err != nil {
 			return nil, err
 		}
+		if o.Tags.Factory != "" {
+			r = factory{r, o.Tags}
+		}
 		return &answers{r, k, store.Redact(path)}, nil
 	}, Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
 		lines := make([]json.RawMessage, len(docs))

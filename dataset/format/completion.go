@@ -27,24 +27,26 @@ var _ = registerChat("completion", `messages as {"prompt", "completion"}, of whi
 		more, err := c.turns("completion", "role", "content", tags)
 		return append(turns, more...), err
 	}, func(d dataset.Document) any {
-		turns := func(l []dataset.Message) []any {
-			out := make([]any, len(l))
-			for i, m := range l {
-				if out[i] = m.Raw; m.Raw == nil {
-					out[i] = map[string]string{"role": m.Role, "content": m.Content}
-				}
-			}
-			return out
-		}
 		n := slices.IndexFunc(d.Messages, func(m dataset.Message) bool {
 			return m.Role == "assistant" && !m.Unlearnt
 		})
-		out := map[string]any{"prompt": turns(d.Messages[:n]), "completion": turns(d.Messages[n:])}
+		out := map[string]any{"prompt": written(d.Messages[:n]), "completion": written(d.Messages[n:])}
 		if d.Tools != nil {
 			out["tools"] = d.Tools
 		}
 		return out
 	})
+
+// written are messages as templates read them.
+func written(l []dataset.Message) []any {
+	out := make([]any, len(l))
+	for i, m := range l {
+		if out[i] = m.Raw; m.Raw == nil {
+			out[i] = map[string]string{"role": m.Role, "content": m.Content}
+		}
+	}
+	return out
+}
 
 // withTurns reads prompts and answers that are texts of lists of messages.
 func withTurns(members map[string]json.RawMessage) map[string]json.RawMessage {

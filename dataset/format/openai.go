@@ -7,19 +7,8 @@ import (
 )
 
 // OpenAI's shape: {"messages": [{"role": …, "content": …}], "tools": […]}, with a system's text beside it in other tools' data.
-var _ = registerChat("openai", `conversations as {"messages": [{"role", "content"}]}`,
-	func(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
-		turns, err := c.turns(or(tags.Messages, "messages"), or(tags.Role, "role"), or(tags.Content, "content"), tags)
-		for i := range turns {
-			if err == nil && turns[i].Raw != nil {
-				err = c.modern(&turns[i], i)
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		return c.withSystem(turns, tags.Name(tags.SystemKey, "system"))
-	}, func(d dataset.Document) any {
+var _ = registerChat("openai", `conversations as {"messages": [{"role", "content"}]}`, readOpenAI,
+	func(d dataset.Document) any {
 		turns := make([]any, len(d.Messages))
 		for i, m := range d.Messages {
 			turns[i] = map[string]string{"role": m.Role, "content": m.Content}
@@ -33,6 +22,25 @@ var _ = registerChat("openai", `conversations as {"messages": [{"role", "content
 		}
 		return out
 	})
+
+// readOpenAI reads messages under their names.
+func readOpenAI(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
+	turns, err := c.turns(or(tags.Messages, "messages"), or(tags.Role, "role"), or(tags.Content, "content"), tags)
+	for i := range turns {
+		if err == nil && turns[i].Raw != nil {
+			err = c.modern(&turns[i], i)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if tags.Factory != "" {
+		if turns, err = c.inTurns(turns, tags); err != nil {
+			return nil, err
+		}
+	}
+	return c.withSystem(turns, tags.Name(tags.SystemKey, "system"), tags)
+}
 
 // modern writes an older turn as templates know it: a function's answer names its call. Its function_call is
 // left to the template's messages (token.Template), which write it as tool_calls.

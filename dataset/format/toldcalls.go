@@ -27,7 +27,7 @@ var errNoCall = errors.New("is a call of a function by its role, and its text is
 func (t *toldCalls) add(out []dataset.Message, m dataset.Message, name string,
 	tags dataset.Tags) ([]dataset.Message, error) {
 	isCall := slices.Contains(callRoles, name) || name == tags.Function && name != ""
-	if tags.Only || m.Raw != nil || !isCall && (m.Role != "tool" || t.answered == len(t.names)) {
+	if tags.Only && tags.Factory == "" || m.Raw != nil || !isCall && (m.Role != "tool" || t.answered == len(t.names)) {
 		return append(out, m), nil
 	}
 	if !isCall {

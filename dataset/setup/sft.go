@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
@@ -16,6 +17,15 @@ func TagsOf(f *configs.SFTFormat) dataset.Tags {
 		Videos: c["videos"], SystemKey: c["system"], Instruction: c["prompt"], Input: c["query"], Output: c["response"],
 		History: c["history"], Role: t["role_tag"], Content: t["content_tag"], User: t["user_tag"],
 		Assistant: t["assistant_tag"], System: t["system_tag"], Tool: t["observation_tag"], Function: t["function_tag"]}
+	if f.From != nil {
+		out.Only, out.Factory = true, f.Format
+		if f.Format == "alpaca" { // where no turn has a role
+			out.System = ""
+		}
+		if out.Label = c["kto_tag"]; f.Holds() == "preference" {
+			out.Chosen, out.Rejected = c["chosen"], c["rejected"]
+		}
+	}
 	if out.Tool == "" {
 		out.Tool = t["tool_tag"]
 	}
@@ -40,8 +50,8 @@ func SFTOptions(o dataset.Options, path string, f *configs.SFTFormat, media bool
 		return o
 	}
 	o.Tags = TagsOf(f)
-	if records {
-		o.Format = f.Format
+	if records || f.From != nil && !media { // which may be of a folder
+		o.Format = cmp.Or(f.Holds(), f.Format)
 	}
 	return o
 }
