@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -325,20 +326,27 @@ func clash(all []Format, named Format, path string, head []byte) error {
 	return nil
 }
 
-// Hollow reports whether a path of this machine holds nothing: a folder without entries, or a file that is blank or an
-// empty list. What it would be read as follows from its name alone then.
-func Hollow(path string) bool {
-	head, err := headOf(path)
-	if len(head) > 0 || err != nil || store.Scheme(path) != "" {
-		return err == nil && len(head) < headBytes && strings.Trim(string(head), " \t\r\n[]") == ""
+// Hollow says why a path gives no document: it is a folder without entries, a file, compressed or not, that is blank or has
+// no rows, or cannot be opened; "" where there may be some. What it would be read as follows from its name alone then.
+func Hollow(path string) string {
+	s, err := Open(path, Options{})
+	if err != nil {
+		list, fault := os.ReadDir(path)
+		if i, lost := os.Stat(path); lost == nil && (i.Size() == 0 || fault == nil && len(list) == 0) {
+			return store.Redact(path) + " is empty"
+		}
+		return err.Error()
 	}
-	i, err := os.Stat(path)
-	if err != nil || !i.IsDir() {
-		return err == nil
+	defer s.Close()
+	var bad *BadSample
+	if _, err := s.Read(0); s.Len() == 1 && errors.As(err, &bad) && hollow.MatchString(bad.Reason) {
+		return store.Redact(path) + " is empty"
 	}
-	list, err := os.ReadDir(path)
-	return err == nil && len(list) == 0
+	return ""
 }
+
+// hollow is what sources say of their one document where they have none.
+var hollow = regexp.MustCompile("the file (is empty|has no rows)$")
 
 // headOf returns the first bytes of a file. The result is nil for a folder and for a prefix of several
 // files. A file in a store that cannot be read is an error at once.

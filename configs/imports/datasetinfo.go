@@ -69,7 +69,12 @@ func (r *reading) names(key, ours string, v any) {
 
 // lies is where the data of an entry lie; what is not on this host's disks is listed.
 func (r *reading) lies(key, dir string, f loong.SFTFormat) string {
-	from := loong.FactorySources[slices.IndexFunc(loong.FactorySources, func(k string) bool { _, ok := f.From[k]; return ok })]
+	from := ""
+	for _, k := range slices.Backward(loong.FactorySources) {
+		if _, ok := f.From[k]; ok {
+			from = k
+		}
+	}
 	where, key := f.From[from], key+"."+f.Name
 	switch path := filepath.Join(dir, where); from {
 	case "file_name":
@@ -101,24 +106,26 @@ func (r *reading) factory(key, file string, f loong.SFTFormat) {
 	full, c, stage := key+"."+f.Name, f.Columns, cmp.Or(fmt.Sprint(r.all["stage"]), "sft")
 	for _, k := range slices.Sorted(maps.Keys(f.From)) {
 		v := f.From[k]
-		if k == "ranking" || k == "split" && v == "train" || v == "" || v == "null" || slices.Contains(loong.FactorySources, k) {
-			continue
+		if usual := v == "" || v == "null" || k == "split" && v == "train"; !usual && k != "ranking" &&
+			!slices.Contains(loong.FactorySources, k) {
+			r.differ(full+"."+k, v, cmp.Or(entryKeys[k], "is no key of an entry: LLaMA-Factory does not read it either"))
 		}
-		r.differ(full+"."+k, v, cmp.Or(entryKeys[k], "is no key of an entry: LLaMA-Factory does not read it either"))
+	}
+	refuse := func(key, why string) {
+		r.err = cmp.Or(r.err, error(&configs.Error{File: file, Key: f.Name + key, Why: why,
+			Try: "name another data set, or another stage"}))
 	}
 	pairs, media := stage == "dpo" || stage == "rm", c["images"]+c["videos"]
 	switch {
 	case pairs != strings.EqualFold(f.From["ranking"], "true"):
-		r.err = cmp.Or(r.err, error(&configs.Error{File: file, Key: f.Name + ".ranking", Why: fmt.Sprintf("is %q, and stage %s "+
-			"does not learn from it", f.From["ranking"], stage), Try: "name another data set, or another stage"}))
+		refuse(".ranking", fmt.Sprintf("is %q, and stage %s does not learn from it", f.From["ranking"], stage))
 	case stage == "pt":
 		if r.set(key, "data.text_key", c["prompt"]); c["query"] != "" || f.Format != "alpaca" {
 			r.differ(full, stage, "texts of one column are learnt here, "+c["prompt"]+": there more is joined with it")
 		}
 		return
 	case (f.Holds() == "judged") != (stage == "kto"):
-		r.err = cmp.Or(r.err, error(&configs.Error{File: file, Key: f.Name + ".columns.kto_tag", Why: "tells judged answers, which " +
-			"stage kto learns from, and no other", Try: "name another data set, or another stage"}))
+		refuse(".columns.kto_tag", "tells judged answers, which stage kto learns from, and no other")
 	case media != "" && !pairs && stage != "kto" && f.Format != "alpaca":
 		r.set(key, "data.kind", "media")
 		media = ""

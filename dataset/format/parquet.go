@@ -98,7 +98,7 @@ func (p *parquetFile) load(full bool) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("it is no Parquet file, or damaged: %w", err)
+		return fmt.Errorf("it is no Parquet file, has no columns, or is damaged: %w", err)
 	}
 	rows := int64(0)
 	for i, g := range p.file.RowGroups() {

@@ -53,8 +53,8 @@ func DataKind(c *configs.Config) (dataset.Kind, error) {
 		both, ok := found.With(kind)
 		if !ok {
 			for _, path := range []string{first, p.Path} {
-				if dataset.Hollow(path) {
-					return "", c.Fault(keyOf(&d, path), fmt.Sprintf("%s is empty", store.Redact(path)), "name data, or leave it out")
+				if why := dataset.Hollow(path); why != "" {
+					return "", c.Fault(keyOf(&d, path), why, "name data, or leave it out")
 				}
 			}
 			return "", c.Fault("data.paths", fmt.Sprintf("%s holds %s and %s holds %s; a run reads one kind",
