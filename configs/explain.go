@@ -210,7 +210,8 @@ func (c *Config) Resume(saved map[string]string) ([]Change, error) {
 	}
 	saved = redacted
 	changes := slices.DeleteFunc(Diff(saved, c.Flat()), func(ch Change) bool {
-		if ch.Class != Fixed || !present(saved, ch.Key) {
+		fixed := ch.Class == Fixed || c.Run.Train.AnyPlan() && ch.Key == "train.micro_batch"
+		if !fixed || !present(saved, ch.Key) {
 			return !present(saved, ch.Key)
 		}
 		errs = append(errs, c.Fault(ch.Key, fmt.Sprintf("is %s, the checkpoint was made with %s", ch.B, ch.A),

@@ -240,6 +240,7 @@ type Train struct {
 	MinScale           float64  `key:"min_loss_scale" default:"1" min:"0" class:"fixed" flag:"min-loss-scale" doc:"fp16 only: smallest scale of the loss."`
 	ScaleWindow        int      `key:"loss_scale_window" default:"1000" min:"1" class:"fixed" flag:"loss-scale-window" unit:"steps" doc:"fp16 only: steps without overflow before the scale doubles."`
 	Hysteresis         int      `key:"loss_scale_hysteresis" default:"2" min:"1" class:"fixed" flag:"hysteresis" unit:"steps" doc:"fp16 only: overflows before the scale halves."`
+	Reproducible       string   `key:"reproducible" default:"none" oneof:"none|any-plan" class:"fixed" doc:"any-plan: losses, gradient norms and weights have the same bits whatever plan.dp, pp, schedule, zero, threads and procs are, and after any loss or change of these. A microbatch is computed as a whole, so that train.micro_batch belongs to the run; gradients are added up in fixed point, in 8 bytes a number. What cannot be had is refused."`
 	LossAverage        string   `key:"loss_average" default:"microbatch" oneof:"token|microbatch|round" class:"fixed" flag:"calculate-per-token-loss=token,loss-reduction-all-gather=round" doc:"Loss of an update: over all its tokens, the mean of its microbatches' means, as in Megatron, or that of its rounds', a round being the microbatches that all replicas compute at once."`
 	LossWeight         string   `key:"loss_weight" default:"token" oneof:"token|sample|square" class:"fixed" flag:"loss-reduction" doc:"What a trained token of a conversation or text with n of them counts in averages of the loss: token 1, sample 1/n, square 1/√n, as in InternVL."`
 	MTPWeight          float64  `key:"mtp_loss_weight" default:"0.1" min:"0" class:"fixed" flag:"mtp-loss-scaling-factor" doc:"Weight of the loss of multi-token-prediction layers, shared among them; 0 leaves them out."`
@@ -329,6 +330,9 @@ func (t *Train) Check(at faults) {
 			"remove it, or set train.precision: fp16")
 	}
 }
+
+// AnyPlan reports whether no plan is to change a bit of what the run computes.
+func (t *Train) AnyPlan() bool { return t.Reproducible == "any-plan" }
 
 // Evaluates reports whether the loss on validation data is asked for.
 func (t *Train) Evaluates() bool { return t.EvalInterval > 0 && t.EvalSteps > 0 }

@@ -276,6 +276,7 @@ func (s *Sim) succeed() {
 		filed := core.FiledOf(d.values)
 		run.Durable, run.OptimSteps = d.step, filed.Updates
 		run.LossScale.Scale, run.LossScale.Good, run.LossScale.Left = filed.Scale, filed.Good, filed.Left
+		run.LossScale.Reach = filed.Reach
 	}
 	if c.b, c.back = core.NewCoordinator(&run), true; s.faults.doubles {
 		c.b = core.NewOnce(c.b)

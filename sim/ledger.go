@@ -280,7 +280,7 @@ func (m *Monitor) bookSave(s Span) {
 		}
 		n, scale := m.after(s.Job.Step)
 		want := core.Filed{Updates: m.l.Run.OptimSteps + int64(n), Scale: scale.Scale, Good: scale.Good,
-			Left: scale.Left, Usual: scale.Usual}
+			Left: scale.Left, Usual: scale.Usual, Reach: scale.Reach}
 		got := core.FiledOf(s.Job.Values)
 		// where experts lie a coordinator that has taken over may not know
 		if got.Laid = (core.Laid{}); !reflect.DeepEqual(got, want) {

@@ -43,6 +43,10 @@ func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	sum, loss := c.sums()
+	if norm := math.Sqrt(sum); c.void == nil && c.l.LossScale.beyond(norm) {
+		c.void = &VoidError{Step: c.step, Why: fmt.Sprintf("the gradient norm of %.4g is so far above those before "+
+			"that sums in fixed point have no room for it (train.reproducible: any-plan)", norm)}
+	}
 	if x, yes := c.spike(math.Sqrt(sum)/c.l.LossScale.Scale, loss); yes {
 		c.aside(ctx, x)
 		return
@@ -81,6 +85,7 @@ func (c *Coordinator) decide(sum, loss float64) []float64 {
 	x.Loss = loss
 	c.clip(&x, sum)
 	x.after = c.next(x.Overflow)
+	x.after.scale.follow(x.Norm*c.l.LossScale.Scale, x.Overflow)
 	if c.l.Spikes.On() && !x.Overflow {
 		x.after.scale.Usual.see(x.Norm, x.Loss)
 	}

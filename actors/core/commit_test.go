@@ -23,8 +23,8 @@ func TestCommit(t *testing.T) {
 	require.Equal(t, actors.Ref(5), c.Waits().For)
 	c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 5, Step: 3, Values: lossy(2, 32, 12)})
 	require.Equal(t, []string{"commit 3", "commit 3"}, ctx.take())
-	require.Equal(t, []float64{4, 0.5 / (4 + 1e-6), 0, 0.3, 8, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 8, 2, 0, 0, 0, 0, 0}, c.verdict,
-		"the loss is the sum of both ranks', and eight updates are made then")
+	require.Equal(t, []float64{4, 0.5 / (4 + 1e-6), 0, 0.3, 8, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 8, 2, 0, 0, 0, 0, 0, 0},
+		c.verdict, "the loss is the sum of both ranks', and eight updates are made then")
 	require.Panics(t, func() {
 		c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 5, Step: 3, Values: ready(32, 12)})
 	})

@@ -179,7 +179,7 @@ func (c *Coordinator) advance(ctx actors.Context) {
 		c.end(ctx)
 	default:
 		c.step++
-		c.open(ctx, c.step, Opening{Scale: c.l.LossScale.Scale}.Values())
+		c.open(ctx, c.step, Opening{Scale: c.l.LossScale.Scale, Reach: c.l.LossScale.Reach}.Values())
 	}
 }
 

@@ -24,13 +24,14 @@ import "github.com/lfactor/lfactor/actors"
 // In the words of the field: dynamic loss scaling.
 type Opening struct {
 	Scale float64 // loss scale
+	Reach float64 // of sums in fixed point; see LossScale
 }
 
 // OpeningOf reads the numbers of an Open, or of a job of an action.
-func OpeningOf(v []float64) Opening { return Opening{v[0]} }
+func OpeningOf(v []float64) Opening { return Opening{v[0], v[1]} }
 
 // Values writes it as numbers.
-func (x Opening) Values() []float64 { return []float64{x.Scale} }
+func (x Opening) Values() []float64 { return []float64{x.Scale, x.Reach} }
 
 // Usage is what a job has made and used, or all jobs of a rank in a step so far. Times are nanoseconds.
 type Usage struct {
@@ -168,19 +169,20 @@ func MovesExperts(v []float64) bool { return len(v) > verdictLen }
 func Moves(v []float64) []Placed { return Placements(v[min(len(v), verdictLen):]) }
 
 // keptLen is how many numbers a kept state is.
-const keptLen = 8
+const keptLen = 9
 
 // append writes the state as messages carry it, so that ranks can tell another coordinator.
 func (k kept) append(v []float64) []float64 {
 	u := k.scale.Usual
 	return append(v, float64(k.step), float64(k.updates), k.scale.Scale, float64(k.scale.Good),
-		float64(k.scale.Left), u.Norm, u.Loss, float64(u.Count))
+		float64(k.scale.Left), u.Norm, u.Loss, float64(u.Count), k.scale.Reach)
 }
 
 // keptOf is the inverse of append; what does not change in a run is taken from a loss scale of it.
 func keptOf(v []float64, s LossScale) kept {
 	w := (*[keptLen]float64)(v)
 	s.Scale, s.Good, s.Left, s.Usual = w[2], int(w[3]), int(w[4]), Usual{w[5], w[6], int64(w[7])}
+	s.Reach = w[8]
 	return kept{int64(w[0]), int64(w[1]), s}
 }
 
@@ -220,29 +222,30 @@ type Filed struct {
 	Scale      float64 // loss scale, with its state:
 	Good, Left int     // good steps in a row, overflows left before it goes down
 	Usual      Usual   // what steps were like
+	Reach      float64 // of sums in fixed point
 	Laid       Laid    // where experts lie
 }
 
 // filedLen is how many numbers it is without Laid.
-const filedLen = 7
+const filedLen = 8
 
 // FiledOf reads the numbers of a CommitJob.
 func FiledOf(v []float64) Filed {
 	w := (*[filedLen]float64)(v)
 	return Filed{Updates: int64(w[0]), Scale: w[1], Good: int(w[2]), Left: int(w[3]), Usual: Usual{w[4], w[5],
-		int64(w[6])}, Laid: LaidOf(v[filedLen:])}
+		int64(w[6])}, Reach: w[7], Laid: LaidOf(v[filedLen:])}
 }
 
 // Values writes it as numbers.
 func (x Filed) Values() []float64 {
 	return AppendLaid([]float64{float64(x.Updates), x.Scale, float64(x.Good), float64(x.Left), x.Usual.Norm,
-		x.Usual.Loss, float64(x.Usual.Count)}, x.Laid)
+		x.Usual.Loss, float64(x.Usual.Count), x.Reach}, x.Laid)
 }
 
 // filed writes what a checkpoint says of a state.
 func filed(k kept, x Laid) []float64 {
 	return Filed{Updates: k.updates, Scale: k.scale.Scale, Good: k.scale.Good, Left: k.scale.Left,
-		Usual: k.scale.Usual, Laid: x}.Values()
+		Usual: k.scale.Usual, Reach: k.scale.Reach, Laid: x}.Values()
 }
 
 // Summary is a TopicStep report. Times are nanoseconds.

@@ -122,6 +122,8 @@ func memoryCases(micros []int) (out []*layout.Design) {
 	}
 	for zero := range 4 {
 		add(&layout.Design{Mesh: topology.Grid(2, 2, 1), Schedule: "1f1b", Micro: 4, Zero: zero})
+		add(&layout.Design{Mesh: topology.Grid(2, 2, 1), Schedule: "1f1b", Micro: 4, Zero: zero, FixedPoint: true})
+		add(&layout.Design{Mesh: topology.Grid(1, 4, 1), Schedule: "1f1b", Micro: 2, Zero: zero, FixedPoint: true})
 	}
 	add(&layout.Design{Mesh: topology.Grid(2, 1, 2), Schedule: "1f1b", Micro: 4})
 	add(&layout.Design{Mesh: topology.Grid(1, 1, 2), Schedule: "gpipe", Micro: 4, SeqParallel: true,

@@ -20,15 +20,16 @@ import (
 
 // RankConfig is what one rank's device is made of.
 type RankConfig struct {
-	Name      string // for messages: "rank 3 (pp 1 dp 0 tp 1)"
-	Backend   kernels.Backend
-	Pool      *tensor.Pool
-	Host      *tensor.Pool
-	Sides     []layout.Side
-	StageSide func(stage int) int // of a stage
-	Ties      []int               // size of each of this rank's tie groups
-	Zero      int
-	Exchanges map[int][]layout.Exchange // of the optimizer step, by segment
+	Name       string // for messages: "rank 3 (pp 1 dp 0 tp 1)"
+	Backend    kernels.Backend
+	Pool       *tensor.Pool
+	Host       *tensor.Pool
+	Sides      []layout.Side
+	StageSide  func(stage int) int // of a stage
+	Ties       []int               // size of each of this rank's tie groups
+	Zero       int
+	FixedPoint bool
+	Exchanges  map[int][]layout.Exchange // of the optimizer step, by segment
 	// Turning says that the step has a segment in which directions are sent; see layout.Directions
 	Turning   bool
 	Early     *core.Early // exchanges that jobs of the program issue; nil for none
@@ -104,7 +105,10 @@ func NewRank(c RankConfig) (*Rank, error) {
 	r := &Rank{c: c, frames: map[frameKey]*grad.Frame{}, state: map[string][]*tensor.Tensor{},
 		owned: map[string]*tensor.Tensor{},
 		hyper: tensor.Make(tensor.F64, kernels.HyperLen), clip: tensor.Make(tensor.F64, kernels.ClipLen)}
-	if d, ok := c.Backend.(kernels.Device); ok {
+	if d, ok := c.Backend.(kernels.Device); ok && c.FixedPoint {
+		return nil, fmt.Errorf("%s: train.reproducible: any-plan is for ranks on processors: the products of %s are a "+
+			"library's, in an order of its own; set device: cpu", c.Name, d.Name())
+	} else if ok {
 		r.device = d
 		c.Pool.In(d)
 	}
@@ -186,9 +190,7 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 	}
 	// The scale of the loss travels with the job, so that all ranks use that of the same step.
 	if !eval && j.Values != nil {
-		for _, run := range r.runs {
-			run.Seed = core.OpeningOf(j.Values).Scale
-		}
+		r.opened(j.Values)
 	}
 	segs := f.Trace.Segments(ph)
 	// The counts of a step that was given up must not enter those of the next.
@@ -329,7 +331,7 @@ func arrivals(in []actors.Input) (out [][]grad.Bundle) {
 func (r *Rank) end(j actors.Job, key frameKey, f *grad.Frame, ph grad.Phase, eval bool, res *Result) {
 	var used core.Usage
 	if l := f.Loss(); r.c.Sides[layout.DecoderSide].First() {
-		used.Loss = l
+		used.Loss = r.added(l)
 	}
 	r.look(f.Observed(), eval, &used)
 	res.Values = used.Values()
@@ -404,7 +406,7 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 	}
 	return NewRank(RankConfig{Name: name, LRScale: scale, Decay: j.DecayScale, Learns: j.Model.Learns, Backend: b,
 		Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
-		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges,
+		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, FixedPoint: j.FixedPoint, Exchanges: exchanges,
 		Early: l.Early(&part), Rows: l.Rows, Turning: l.Turning(), Moves: l.Moves(&part),
 		Transfers: func(m layout.Move, old, new []int, to int) []layout.Transfer {
 			return l.Transfers(&part, m, old, new, to)

@@ -237,7 +237,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 	for r := range l.World() {
 		o.Coord.Ranks = append(o.Coord.Ranks, layout.RankRef(r))
-		o.Coord.Norms = append(o.Coord.Norms, layout.Norms(l.Ranks[r].Params))
+		o.Coord.Norms = append(o.Coord.Norms, l.Norms(l.Ranks[r].Params))
 	}
 	o.Coord.Clip = l.Design.Optim.Clip
 	o.Coord.Clips, o.Coord.ClipOf = l.Clips()

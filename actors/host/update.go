@@ -50,6 +50,7 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 	case layout.SumNorm:
 		r.takeTies(in[:min(len(in), len(r.c.Ties))])
 		r.takeCopies(in[min(len(in), len(r.c.Ties)):])
+		r.readFixed(j)
 		r.seeParameters(j.Step)
 		res.Values = r.norms()
 	case layout.Directions:
@@ -111,8 +112,11 @@ func (r *Rank) sum(name string, ps []*links.Pack, i int) *tensor.Tensor {
 	for _, p := range ps {
 		in = append(in, p.Tensors[i])
 	}
-	out := r.alloc(name, in[0].DType, in[0].Shape...)
-	r.kernel(kernels.Sum, kernels.Attr{}, in, out)
+	out, op := r.alloc(name, in[0].DType, in[0].Shape...), kernels.Sum
+	if out.DType == tensor.I64 {
+		op = kernels.FixedSum
+	}
+	r.kernel(op, kernels.Attr{}, in, out)
 	return out
 }
 
@@ -138,8 +142,12 @@ func (r *Rank) gradient(p layout.ParamPlan) *tensor.Tensor {
 	if r.c.Zero >= 2 {
 		shape[0] = p.Own.To - p.Own.From
 	}
-	g := r.alloc("gradient of "+p.Name, tensor.F32, shape...)
-	r.kernel(kernels.Fill, kernels.Attr{}, nil, g)
+	g := r.alloc("gradient of "+p.Name, r.gradType(&p), shape...)
+	if g.DType == tensor.F32 {
+		r.kernel(kernels.Fill, kernels.Attr{}, nil, g)
+	} else {
+		clear(g.I64())
+	}
 	r.run.Grads[p.Name] = g
 	return g
 }
@@ -246,7 +254,7 @@ func (r *Rank) takeSums(in [][]*links.Pack) {
 		for k, i := range x.Params {
 			p := r.c.Params[i]
 			shape := append([]int{p.Own.To - p.Own.From}, p.Local[1:]...)
-			whole := r.alloc("reduced gradient of "+p.Name, tensor.F32, shape...)
+			whole := r.alloc("reduced gradient of "+p.Name, r.gradType(&p), shape...)
 			for m, pk := range in[comm] {
 				dst := whole.RowSlice(grad.ShardRows(shape[0], m, x.Members))
 				r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{pk.Tensors[k]}, dst)
@@ -300,28 +308,27 @@ func (r *Rank) norms() []float64 {
 			dense++
 		}
 	}
+	first := dense // of the words of dense norms
+	if r.c.FixedPoint {
+		dense *= kernels.FixedWords
+	}
 	n += dense
 	all := tensor.Make(tensor.F64, n)
 	if r.device != nil && n > 0 {
 		all = r.alloc("squared norms", tensor.F64, n)
 	}
 	at, expert := 0, dense
-	square := func(g *tensor.Tensor, to int) {
-		one := all.RowSlice(to, to+1)
-		r.kernel(kernels.SumSquares, kernels.Attr{}, []*tensor.Tensor{g}, one)
-		one.Release()
-	}
 	for _, p := range r.c.Params {
 		switch g := r.owned[p.Name]; {
 		case p.Counts && p.Experts:
 			for i := range g.Shape[0] {
 				row := g.RowSlice(i, i+1)
-				square(row, expert)
+				r.squared(row, all, expert, 0)
 				row.Release()
 				expert++
 			}
 		case p.Counts:
-			square(g, at)
+			r.squared(g, all, at, first)
 			at++
 		}
 	}

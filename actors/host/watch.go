@@ -71,7 +71,7 @@ func (r *Rank) look(seen []float32, eval bool, used *core.Usage) {
 			r.figures = make([]float64, len(seen)-1)
 		}
 		if !eval && r.c.Sides[layout.DecoderSide].First() {
-			r.figures[i] += float64(x)
+			r.figures[i] += r.added(float64(x))
 		}
 	}
 }

@@ -119,6 +119,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 	routing(c, m)
 	indexing(c, m)
 	j := &Design{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
+		FixedPoint:  r.Train.AnyPlan(),
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Pairs: r.Plan.OverlapMicro,
 		Bucket: int64(r.Plan.BucketBytes), Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages,
 		Micro: c.Microbatches(), Ring: r.Plan.CPComm == "ring" || r.Plan.CPComm == "hybrid", Zigzag: r.Plan.Zigzag() &&
@@ -269,6 +270,9 @@ func Coordination(c *configs.Config) core.RunLayout {
 		EvalBy: int64(slices.Index(sets, r.Train.EvalSet) + 1), LR: lr.At, LossScale: core.LossScale{Scale: 1},
 		Spikes: core.Spikes{Norm: r.Train.SpikeNorm, Loss: r.Train.SpikeLoss, After: int64(r.Train.SpikeAfter),
 			Back: int64(r.Train.SpikeBack), Most: r.Train.SpikeMost}}
+	if r.Train.AnyPlan() {
+		l.LossScale.FixedPoint, l.LossScale.Reach = true, core.ReachFirst
+	}
 	if r.Train.Half() {
 		l.LossScale = core.LossScale{Dynamic: r.Train.LossScale == 0, Scale: r.Train.InitialScale,
 			Min:    r.Train.MinScale,

@@ -79,7 +79,7 @@ func (l *Layout) buckets(part *RankPart) (out []bucket) {
 		for _, seg := range tr.Segments(PhaseOf[last.Kind]) {
 			for _, i := range seg.Final {
 				p := tr.Params[i]
-				bytes += int64(tensor.Len(p.Local)) * int64(tensor.F32.Size()) / l.shares(p)
+				bytes += int64(tensor.Len(p.Local)) * l.gradBytes() / l.shares(p)
 				if stages[p.Name] == 1 {
 					b.params = append(b.params, p.Name)
 				}

@@ -27,6 +27,7 @@ type Design struct {
 	// leading components with meshes of their own, in the order of the model's blocks
 	Parts       []*PartPlan
 	Zero        int
+	FixedPoint  bool // gradients are added up in fixed point, and other sums likewise: no plan changes a bit of them
 	SeqParallel bool
 	Ring        bool // keys and values go round the ranks of context parallelism
 	Zigzag      bool // tokens are dealt out to these in two runs each

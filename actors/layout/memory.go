@@ -68,17 +68,21 @@ func (l *Layout) Memory(r int) Memory {
 			inTwo[i] = true
 		}
 	}
+	read := int64(0)  // of one gradient at a time, out of fixed point
 	owned := int64(0) // gradients of a rank's own rows, which are what is left of them when matrices are turned
 	for i := range part.Params {
 		p := &part.Params[i]
-		own := classOf(tensor.F32, rowsOfShape(p.Local, p.Own.From, p.Own.To))
+		own := classOf(l.gradType(p), rowsOfShape(p.Local, p.Own.From, p.Own.To))
 		if n := l.stateBytes(p); p.Away {
 			m.Away += n
 		} else {
 			m.State += n
 		}
-		full := classOf(tensor.F32, p.Local)
+		full := classOf(l.gradType(p), p.Local)
 		owned += own
+		if l.gradType(p) != tensor.F32 {
+			read = max(read, classOf(tensor.F32, rowsOfShape(p.Local, p.Own.From, p.Own.To)))
+		}
 		if j.Zero >= 2 && len(p.Zero) > 0 {
 			m.Grads += own
 		} else {
@@ -91,7 +95,7 @@ func (l *Layout) Memory(r int) Memory {
 		if len(p.Reduce) > 0 && inTwo[i] {
 			o := grad.Options{Mesh: l.meshes[p.Side]}
 			_, rows := grad.ShardRows(p.Own.To-p.Own.From, 0, o.Members(p.replicas()))
-			m.Update += classOf(tensor.F32, rowsOfShape(p.Local, 0, rows))
+			m.Update += classOf(l.gradType(p), rowsOfShape(p.Local, 0, rows))
 			if j.Zero == 1 && len(p.Zero) > 0 { // the last member to take its own rows of the whole may be slow
 				m.Update += own
 			}
@@ -105,7 +109,7 @@ func (l *Layout) Memory(r int) Memory {
 	// the replay has the gradients' accumulators as they are made
 	m.Activations = max(0, l.rowPeaks(1)[part.Row]-m.Grads)
 	m.Worst = max(0, l.rowPeaks(l.WorstShare())[part.Row]-m.Grads)
-	m.Update = max(m.Update+l.left[part.Row], l.updatePeak(&part)-m.Grads, l.turningPeak(&part)+owned-m.Grads)
+	m.Update = max(m.Update+l.left[part.Row]+read, l.updatePeak(&part)-m.Grads, l.turningPeak(&part)+owned-m.Grads)
 	for _, x := range l.Moves(&part) { // a block's tensors are made anew of the rows that come
 		m.Update = max(m.Update, l.movedBytes(&part, x))
 	}

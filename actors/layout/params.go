@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
@@ -42,6 +43,20 @@ type ParamPlan struct {
 	Away   bool // its optimizer state waits on the host between updates
 	Optim  *optim.Optimizer
 	Whole  []int // axes over which its matrices are brought together for an update that needs wholes
+}
+
+// gradType is the type that the gradient of a parameter is added up in.
+func (l *Layout) gradType(p *ParamPlan) tensor.DType {
+	o := grad.Options{FixedPoint: l.Design.FixedPoint}
+	return o.GradType(p.Param)
+}
+
+// gradBytes are those of a number of a gradient on the way to other ranks.
+func (l *Layout) gradBytes() int64 {
+	if l.Design.FixedPoint {
+		return int64(tensor.I64.Size())
+	}
+	return int64(tensor.F32.Size())
 }
 
 // findOwners lists, by parameter, the pipeline ranks that hold it, in stage order.

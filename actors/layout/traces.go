@@ -27,7 +27,8 @@ var PhaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: g
 func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	j := l.Design
 	o := grad.Options{Mesh: l.meshes[l.Side(stage)], DType: j.DType, ShardGrads: j.Zero >= 2, ShardParams: j.Zero == 3,
-		Frozen: j.Frozen, Recompute: j.Recompute, NoGrad: eval, Chunk: chunk, Chunks: max(1, j.Chunks)}
+		FixedPoint: j.FixedPoint, Frozen: j.Frozen, Recompute: j.Recompute, NoGrad: eval, Chunk: chunk,
+		Chunks: max(1, j.Chunks)}
 	if j.Offload > 0 && !eval {
 		o.Offload = func(v *grad.Value) bool { return tensor.Len(v.Shape)*v.DType.Size() >= j.Offload }
 	}

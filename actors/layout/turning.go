@@ -117,7 +117,7 @@ func (l *Layout) turningSegment(part *RankPart) (s core.Segment) {
 			p := &part.Params[i]
 			n += int64(tensor.Len(rowsOfShape(p.Local, p.Own.From, p.Own.To)))
 		}
-		s.Comms = append(s.Comms, core.Comm{Group: x.Group, Bytes: summed(n, x.Members)})
+		s.Comms = append(s.Comms, core.Comm{Group: x.Group, Bytes: 4 * n * int64(x.Members-1)})
 	}
 	for i := range part.Params {
 		if p := &part.Params[i]; p.Optim.Turning != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/fit"
@@ -135,7 +136,7 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 	segs := make([]core.Segment, numUpdate-1)
 	for _, x := range l.Exchanges(part, SumTP) {
 		segs[SumTP].Comms = append(segs[SumTP].Comms,
-			core.Comm{Group: x.Group, Bytes: summed(part.elements(x.Params), x.Members)})
+			core.Comm{Group: x.Group, Bytes: l.summed(part.elements(x.Params), x.Members)})
 	}
 	for _, x := range l.Exchanges(part, SumDP) {
 		o, here, own := grad.Options{Mesh: l.meshes[x.Side]}, int64(0), int64(0) // elements of gradients, and summed of these
@@ -152,12 +153,12 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 		parts := members / copies
 		if x.InTwo {
 			parts = members
-			segs[SumTies].Bytes += 8 * own // the sums are put together
+			segs[SumTies].Bytes += 2 * l.gradBytes() * own // the sums are put together
 			own /= copies
 		}
 		segs[SumDP].Comms = append(segs[SumDP].Comms,
-			core.Comm{Group: x.Group, Bytes: 4 * here * (members - 1) / parts, Early: x.Bucket > 0})
-		segs[SumWhole].Bytes += 4 * own * (members + 1) // the sum of what has come
+			core.Comm{Group: x.Group, Bytes: l.gradBytes() * here * (members - 1) / parts, Early: x.Bucket > 0})
+		segs[SumWhole].Bytes += l.gradBytes() * own * (members + 1) // the sum of what has come
 	}
 	for _, x := range l.Exchanges(part, SumWhole) {
 		o, own, members := grad.Options{Mesh: l.meshes[x.Side]}, int64(0), int64(x.Members)
@@ -165,7 +166,7 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 			own += int64(tensor.Len(part.Params[i].Local)) / int64(o.Members(part.Params[i].Zero))
 		}
 		segs[SumWhole].Comms = append(segs[SumWhole].Comms,
-			core.Comm{Group: x.Group, Bytes: 4 * own * (members - 1) / members})
+			core.Comm{Group: x.Group, Bytes: l.gradBytes() * own * (members - 1) / members})
 	}
 	for i, members := range part.Ties {
 		n := int64(0)
@@ -176,7 +177,7 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 			}
 		}
 		segs[SumTies].Comms = append(segs[SumTies].Comms, core.Comm{Group: len(l.axes) + i,
-			Bytes: summed(n, len(members))})
+			Bytes: l.summed(n, len(members))})
 	}
 	segs[SumTies].Comms = append(segs[SumTies].Comms, l.copyComm(part)...)
 	segs[SumNorm].Ready = true
@@ -206,8 +207,8 @@ func (part *RankPart) elements(params []int) (n int64) {
 	return
 }
 
-// summed is what a member sends of n gradients, which are float32, when every other sums them by itself.
-func summed(n int64, members int) int64 { return 4 * n * int64(members-1) }
+// summed is what a member sends of n gradients when every other sums them by itself.
+func (l *Layout) summed(n int64, members int) int64 { return l.gradBytes() * n * int64(members-1) }
 
 // What a run may ask for is what a commit has room for.
 var _ = [1]struct{}{}[core.ClipsMost-fit.ClipsMost]
@@ -218,7 +219,7 @@ func (l *Layout) Clips() (limits []float64, of []uint8) {
 	if l.Design.ClipOf == nil {
 		return nil, nil
 	}
-	of = make([]uint8, len(l.Order))
+	of = make([]uint8, len(l.Order), kernels.FixedWords*len(l.Order))
 	for i, name := range l.Order {
 		limit, g := l.Design.ClipOf(name)
 		if of[i] = uint8(g); g > 0 {
@@ -228,15 +229,21 @@ func (l *Layout) Clips() (limits []float64, of []uint8) {
 			limits[g-1] = limit
 		}
 	}
-	return limits, of
+	return limits, append(of, of...) // of further words of norms
 }
 
-// Norms lists the parameters whose squared norms a rank reports whole; those of experts are reported one by one.
-func Norms(ps []ParamPlan) []int32 {
-	out := []int32{}
-	for _, p := range ps {
-		if p.Counts && !p.Experts {
-			out = append(out, int32(p.Index))
+// Norms lists the parameters whose squared norms a rank reports whole; those of experts are reported one by one. In
+// fixed point a norm has more words, which stand behind all first ones, as further parameters of the model.
+func (l *Layout) Norms(ps []ParamPlan) []int32 {
+	out, words := []int32{}, 1
+	if l.Design.FixedPoint {
+		words = kernels.FixedWords
+	}
+	for w := range words {
+		for _, p := range ps {
+			if p.Counts && !p.Experts {
+				out = append(out, int32(p.Index+w*len(l.Order)))
+			}
 		}
 	}
 	return out

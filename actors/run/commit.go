@@ -114,12 +114,18 @@ func (r *Run) sameScheduler(saved *checkpoint.Reader) error {
 // usualSection is what the manifest says of how steps were, where some are not applied that are not so.
 const usualSection = "usual"
 
+// reachSection is what the manifest says of sums in fixed point; see core.LossScale.
+const reachSection = "reach"
+
 // sections are what a checkpoint of a step has beside its tensors.
 func (r *Run) sections(step int64, state []float64) map[string]any {
 	sections := map[string]any{"config": r.cfg.Flat(), "state": state[:stateLen],
 		"data": r.data.position(step), "params": r.layout.Order, runSection: r.record.ID}
-	if state[filedLen-1] > 0 {
-		sections[usualSection] = state[stateLen:filedLen]
+	if usual := state[stateLen : stateLen+usualLen]; usual[usualLen-1] > 0 {
+		sections[usualSection] = usual
+	}
+	if r.cfg.Run.Train.AnyPlan() {
+		sections[reachSection] = state[filedLen-1]
 	}
 	if len(state) > filedLen {
 		sections[expertsSection] = state[filedLen:]

@@ -339,11 +339,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	}
 	o.Coord.Laid = r.laid(durable)
 	o.Placed = func(step int64) []core.Placed { return r.laid(step).At }
-	if r.start.scale != nil {
-		o.Coord.LossScale.Scale, o.Coord.LossScale.Good, o.Coord.LossScale.Left = r.start.scale[0],
-			int(r.start.scale[1]), int(r.start.scale[2])
-	}
-	o.Coord.LossScale.Usual = r.start.usual
+	r.start.goesOn(&o.Coord.LossScale)
 	if !r.data.validates() {
 		o.Coord.EvalEvery = 0
 	}

@@ -29,6 +29,7 @@ type start struct {
 	updates int64 // updates applied before it
 	scale   []float64
 	usual   core.Usual // what steps before the first were like
+	reach   *float64   // of sums in fixed point, nil for what a run begins with
 	saved   *checkpoint.Reader
 	opened  *checkpoint.Reader // of a checkpoint of a run that it reads, nil for none
 	origin  string             // the checkpoint that the run began with, "" for none
@@ -48,8 +49,22 @@ type start struct {
 // and overflows left.
 const stateLen = 4
 
-// filedLen are those that a commit has of it, what steps were like behind the others.
-const filedLen = stateLen + 3
+// filedLen are those that a commit has of it: behind the others what steps were like, usualLen numbers, and how far
+// sums in fixed point reach.
+const (
+	usualLen = 3
+	filedLen = stateLen + usualLen + 1
+)
+
+// goesOn puts what a checkpoint says of the steps before into what a run begins with.
+func (s *start) goesOn(l *core.LossScale) {
+	if s.scale != nil {
+		l.Scale, l.Good, l.Left = s.scale[0], int(s.scale[1]), int(s.scale[2])
+	}
+	if l.Usual = s.usual; s.reach != nil {
+		l.Reach = *s.reach
+	}
+}
 
 // close closes the files that the run starts from.
 func (s *start) close() {
@@ -320,8 +335,11 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 		}
 		var usual []float64
 		if saved.Section(usualSection, &usual) == nil &&
-			len(usual) == filedLen-stateLen { // others had no limits
+			len(usual) == usualLen { // others had no limits
 			r.start.usual = core.Usual{Norm: usual[0], Loss: usual[1], Count: int64(usual[2])}
+		}
+		if reach := new(float64); saved.Section(reachSection, reach) == nil { // others do not sum in fixed point
+			r.start.reach = reach
 		}
 		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]), state[1:], saved
 		if converted(saved) {

@@ -139,7 +139,8 @@ func TestHopperProducts(t *testing.T) {
 func TestOperations(t *testing.T) {
 	onProcessor := []kernels.Op{kernels.Objective, kernels.ObjectiveBwd, kernels.Contrast,
 		kernels.ContrastBwd, kernels.GroupNLL,
-		kernels.LowError, kernels.LowChoice}
+		kernels.LowError, kernels.LowChoice, kernels.FixedAdd, kernels.FixedSum, kernels.FixedRead,
+		kernels.FixedSquares}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {
 		if table[s.Op] == nil {

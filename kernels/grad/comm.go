@@ -49,6 +49,10 @@ func (r *Runner) split(f *Frame, n *Node) []Bundle {
 		in = r.encoded(n, in)
 		defer in.Release()
 	}
+	if p := f.Trace.reduced(n); p != nil && f.Trace.InFixedPoint(p) {
+		in = r.toFixed(p, in, nil)
+		defer in.Release()
+	}
 	for d := range parts {
 		switch {
 		case n.Op.Role == reduce:
@@ -61,6 +65,14 @@ func (r *Runner) split(f *Frame, n *Node) []Bundle {
 		}
 	}
 	return parts
+}
+
+// reduced is the parameter whose gradient a node reduces to its shard; nil for other nodes.
+func (tr *Trace) reduced(n *Node) *Param {
+	if n.Op.Role != reduce {
+		return nil
+	}
+	return tr.Params[n.Acc-1]
 }
 
 // section is the d-th of n equal parts along an axis; along the first it is a view.
@@ -130,8 +142,12 @@ func (r *Runner) join(f *Frame, n *Node, bundles []Bundle) {
 	switch {
 	case n.Op.Role == reduce:
 		shape := parts[0].Shape
-		sum := r.allocShape("gradient shard of "+n.Attr.Name, tensor.F32, shape)
-		r.run(kernels.Sum, kernels.Attr{}, parts, sum)
+		add, d := kernels.Sum, f.Trace.GradType(f.Trace.reduced(n))
+		if d == tensor.I64 {
+			add = kernels.FixedSum
+		}
+		sum := r.allocShape("gradient shard of "+n.Attr.Name, d, shape)
+		r.run(add, kernels.Attr{}, parts, sum)
 		r.accumulate(f, n, sum)
 		sum.Release()
 	case n.Op.Role == unshard:

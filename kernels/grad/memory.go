@@ -48,27 +48,30 @@ type Handed struct {
 
 // footprint walks the phases of a trace with the frees that the runner carries out.
 type footprint struct {
-	tr    *Trace
-	share float64
-	out   *Footprint
-	ph    Phase
-	at    map[int]int   // storage of a live slot: the slot that allocated it
-	refs  map[int]int   // live slots, and other holders, of a storage
-	size  map[int]int64 // of a storage that counts for this frame
-	now   int64
-	most  int64
-	part  int64         // most of the segment
-	end   map[int]Phase // when a storage lost its last holder
-	made  map[int]bool  // parameters whose accumulators the frame has made
-	grads int64
-	first int64 // most with accumulators
-	sent  []struct {
-		port string
-		s    int
-	}
+	tr      *Trace
+	share   float64
+	out     *Footprint
+	ph      Phase
+	at      map[int]int   // storage of a live slot: the slot that allocated it
+	refs    map[int]int   // live slots, and other holders, of a storage
+	size    map[int]int64 // of a storage that counts for this frame
+	now     int64
+	most    int64
+	part    int64         // most of the segment
+	end     map[int]Phase // when a storage lost its last holder
+	made    map[int]bool  // parameters whose accumulators the frame has made
+	grads   int64
+	first   int64 // most with accumulators
+	sent    []portStorage
 	kept    []int               // storages that exports hold until the frame is closed
 	flight  map[uint64][]flying // storages of which members may still take their parts, by axes
 	carried int64               // gradients of other chunks' keys and values
+}
+
+// portStorage is the storage of a cotangent that is sent to a port's giver.
+type portStorage struct {
+	port string
+	s    int
 }
 
 // flying is a storage of which members take their parts as they await a communication, which they do in a segment.
@@ -188,6 +191,7 @@ func (f *footprint) walk(ph Phase, last bool) {
 func (f *footprint) fly(n *Node, slots []int, await int) {
 	for _, slot := range slots {
 		if s, ok := f.at[slot]; ok && f.size[s] > 0 {
+			f.converted(n, s)
 			f.refs[s]++
 			f.flight[axesOf(n)] = append(f.flight[axesOf(n)], flying{s, await})
 		}
@@ -245,10 +249,7 @@ func (f *footprint) hold(n *Node) {
 	case sendGrad:
 		if s, ok := f.at[n.In[0].ID]; ok {
 			f.refs[s]++
-			f.sent = append(f.sent, struct {
-				port string
-				s    int
-			}{n.Attr.Name, s})
+			f.sent = append(f.sent, portStorage{n.Attr.Name, s})
 		}
 		return
 	case export:
@@ -268,7 +269,10 @@ func (f *footprint) hold(n *Node) {
 		f.at[n.Out[0].ID], f.refs[n.Out[0].ID] = n.Out[0].ID, 1
 		f.size[n.Out[0].ID] = f.bytesOf(n.Out[0])
 		return
-	case accumulate, reduce:
+	case reduce:
+		f.converts(n)
+		return
+	case accumulate:
 		return
 	}
 	for i, v := range n.Out {
@@ -293,7 +297,10 @@ func (f *footprint) hold(n *Node) {
 	for _, e := range n.Then {
 		f.hold(e)
 	}
+	term := f.term(n)
+	f.now += term
 	f.count()
+	f.now -= term
 }
 
 // count takes in what is held now.
@@ -345,7 +352,7 @@ func (f *footprint) accumulator(n *Node) {
 		size := f.tr.GroupSize(n)
 		shape[0] = (shape[0] + size - 1) / size
 	}
-	f.grads += tensor.ClassBytes(int64(4 * tensor.Len(shape)))
+	f.grads += tensor.ClassBytes(int64(f.tr.GradType(f.tr.Params[n.Acc-1]).Size() * tensor.Len(shape)))
 }
 
 // drop takes a slot out.

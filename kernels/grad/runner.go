@@ -16,10 +16,11 @@ type Runner struct {
 	Host    *tensor.Pool // offloaded activations
 	Pos     []int        // this rank's coordinate on each mesh axis
 	Params  map[string]*tensor.Tensor
-	Grads   map[string]*tensor.Tensor // float32; a parameter without one had no gradient this step
+	Grads   map[string]*tensor.Tensor // of Options.GradType; a parameter without one had no gradient this step
 	Seed    float64                   // cotangent of the loss: the loss scale
-	// Void says why gradients are worth nothing, though ranks went on so that nobody waits: a *RowsError or
-	// a *LogitsError each. Whoever runs segments takes them out.
+	Reach   float64                   // see FixedUnit
+	// Void says why gradients are worth nothing, though ranks went on so that nobody waits: a *RowsError, a
+	// *LogitsError or a *ReachError each. Whoever runs segments takes them out.
 	Void []error
 	// Routed sees where a layer's router sends tokens, before anything goes there, and may change it: calls
 	// of route and of route_order in training. first is the microbatch's row of the call's first token. An
@@ -331,8 +332,13 @@ func (r *Runner) compute(f *Frame, n *Node) {
 		c.In = append(c.In, place)
 	}
 	r.ranked(f, n, c)
+	term := r.term(f, n, c)
 	views := append(r.unpad(f, n, c), r.epilogues(f, n, c)...)
 	r.Backend.Run(c)
+	if term != nil {
+		r.addFixed(f.Trace.Params[n.Acc-1], term)
+		term.Release()
+	}
 	if r.Seen != nil {
 		r.seen(f, n, c)
 		for i, e := range n.Then {
@@ -423,9 +429,11 @@ func (r *Runner) gradient(f *Frame, n *Node, at *kernels.Attr) *tensor.Tensor {
 		slot = 1
 	}
 	g := r.Grads[p.Name]
-	if g == nil {
+	if fixed := f.Trace.InFixedPoint(p); g == nil || fixed {
 		g = r.allocShape("gradient of "+p.Name, tensor.F32, p.Local)
-		r.Grads[p.Name] = g
+		if !fixed {
+			r.Grads[p.Name] = g
+		}
 		at.I[slot] = 0
 		return g
 	}
@@ -436,6 +444,10 @@ func (r *Runner) gradient(f *Frame, n *Node, at *kernels.Attr) *tensor.Tensor {
 // accumulate adds t to a parameter's gradient.
 func (r *Runner) accumulate(f *Frame, n *Node, t *tensor.Tensor) {
 	p := f.Trace.Params[n.Acc-1]
+	if f.Trace.InFixedPoint(p) {
+		r.addFixed(p, t)
+		return
+	}
 	g, add := r.Grads[p.Name], kernels.Accumulate
 	if g == nil {
 		g = r.allocShape("gradient of "+p.Name, tensor.F32, t.Shape)

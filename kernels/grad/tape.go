@@ -154,6 +154,7 @@ type Options struct {
 	// the next one runs; 0 is none
 	Bucket     int64
 	ShardGrads bool // ZeRO-2: each microbatch's gradients are reduced to their shard
+	FixedPoint bool // gradients of microbatches are added up in fixed point: see InFixedPoint
 	InputGrad  func(port string) bool
 	Consumers  func(port string) int // stages that take an output port; nil is one each
 	// ports that are held whole by every rank even under SeqParallel: features that rows are taken of

@@ -185,6 +185,9 @@ func (t *Tape) cost(c *Cost, n *Node) {
 	case n1 >= hidden*moved:
 		moved = 0
 	}
+	if n.Acc > 0 && len(n.Out) > 0 && t.FixedPoint { // a number of 4 bytes is read, one of 8 read and written
+		more, calls = more+20*int64(tensor.Len(t.shapeOf(n.Out[n.sumsInto()]))), calls+1
+	}
 	c.Bytes, c.Flops, c.Filled, c.Calls = max(0, c.Bytes+moved+more), c.Flops+n1, c.Filled+filled, c.Calls+calls
 	for _, e := range n.Then {
 		t.cost(c, e)
@@ -206,6 +209,8 @@ func (t *Options) CommBytes(n *Node) int64 {
 		return in / size * (size - 1)
 	case n.Op.Role == unshard, n.Op.Role == combine:
 		return in / size * (size - 1)
+	case n.Op.Role == reduce && t.FixedPoint:
+		return 2 * in / size * (size - 1)
 	case n.Op.Role == reduce, n.Out[0].Place[n.Axes[0]].Kind == Sharded:
 		return in / size * (size - 1)
 	}

@@ -62,6 +62,7 @@ func check(c *configs.Config, at configs.At) {
 	r.averaging()
 	r.tensors()
 	r.widths()
+	r.reproducible()
 	r.peaks()
 	r.spikes()
 	r.packed()

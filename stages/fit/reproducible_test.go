@@ -1,0 +1,41 @@
+package fit_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/configs"
+	_ "github.com/lfactor/lfactor/stages/fit"
+)
+
+// TestReproducible: with train.reproducible what would let a plan change bits is refused with its key and the reason;
+// plans that change none are not.
+func TestReproducible(t *testing.T) {
+	const text = "model: {name: qwen3-30b-a3b, init: random}\ndata: {paths: [texts]}\ntrain: {reproducible: " +
+		"any-plan, global_batch: 64}\n"
+	load := func(more string) error {
+		_, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: strings.Fields(more)})
+		return err
+	}
+	for _, c := range []struct{ args, want string }{
+		{"plan.tp=2", "plan.tp: sums of products are taken in parts"},
+		{"plan.cp=2", "plan.cp: attention and gradients are summed over parts of a sequence"},
+		{"plan.dp=2 plan.ep=2", "plan.ep: an expert's gradient is one product over the rows of all ranks"},
+		{"plan.chunk_size=128 plan.schedule=chunkpipe plan.pp=2", "plan.chunk_size: gradients are summed over chunks"},
+		{"train.precision=fp16", "train.precision: a loss scale follows from overflows"},
+		{"train.low_precision=mxfp8", "train.low_precision: errors and scales are summed over microbatches"},
+		{"train.loss_average=round", "train.loss_average: a round is as many microbatches as plan.dp"},
+		{"train.router.loss=batch", "train.router.loss: it counts experts over the microbatches of a step so far"},
+		{"device=cuda", "device: products are a library's"},
+		{"optimizer.kind=muon", "optimizer.kind: muon sums over matrices"},
+		{"train.global_batch=8192", "train.global_batch: sums in fixed point have room for 4096 microbatches"},
+	} {
+		require.ErrorContains(t, load(c.args), c.want, c.args)
+		if err := load(c.args + " train.reproducible=none"); err != nil {
+			require.NotContains(t, err.Error(), "any-plan", c.args)
+		}
+	}
+	require.NoError(t, load("plan.dp=4 plan.pp=2 plan.zero=3 train.precision=bf16 plan.schedule=zb-h1"))
+}
