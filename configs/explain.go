@@ -210,7 +210,7 @@ func (c *Config) Resume(saved map[string]string) ([]Change, error) {
 	}
 	saved = redacted
 	changes := slices.DeleteFunc(Diff(saved, c.Flat()), func(ch Change) bool {
-		fixed := ch.Class == Fixed || c.Run.Train.AnyPlan() && ch.Key == "train.micro_batch"
+		fixed := ch.Class == Fixed || c.Run.Train.AnyPlan() && slices.Contains(CutsMicrobatch, ch.Key)
 		if !fixed || !present(saved, ch.Key) {
 			return !present(saved, ch.Key)
 		}
@@ -220,6 +220,12 @@ func (c *Config) Resume(saved map[string]string) ([]Change, error) {
 	})
 	return changes, errors.Join(errs...)
 }
+
+// CutsMicrobatch are the keys of a plan that decide how the sums within a microbatch are taken, and with them bits: they
+// belong to a run whose bits no plan is to change (train.reproducible).
+var CutsMicrobatch = []string{"train.micro_batch", "plan.tp", "plan.sequence_parallel", "plan.cp", "plan.cp_comm",
+	"plan.cp_layout", "plan.ulysses", "plan.ep", "plan.etp", "plan.redundant_experts", "plan.chunk_size",
+	"plan.encoder.tp"}
 
 func present(m map[string]string, key string) bool {
 	_, ok := m[key]

@@ -175,6 +175,42 @@ func TestAnyPlan(t *testing.T) {
 	}
 }
 
+// TestAnyPlanCuts: what cuts the sums of a microbatch belongs to the run; under one cut, too, no other part of a plan
+// changes a bit.
+func TestAnyPlanCuts(t *testing.T) {
+	t.Parallel()
+	kinds := reproducibleKinds(t)
+	plans := 1
+	if *long {
+		plans = 12
+	}
+	for i, c := range []struct{ kind, cut string }{
+		{"dense", "plan.tp=2"}, {"dense", "plan.tp=2 plan.sequence_parallel=true"}, {"dense", "plan.cp=2"},
+		{"dense", "plan.cp=2 plan.cp_comm=ring plan.tp=2"}, {"dense", "train.micro_batch=2"},
+		{"dense", "train.precision=bf16"}, {"experts", "plan.tp=2"}, {"experts", "plan.cp=2"}, {"hybrid", "plan.tp=2"},
+		{"hybrid", "plan.cp=2"}, {"vision", "plan.tp=2"}, {"diffusion", "plan.tp=2"}, {"diffusion", "plan.cp=2"},
+		{"experts", "plan.dp=2 plan.ep=2"}, {"experts", "plan.tp=2 plan.ep=2 plan.etp=1"},
+		{"experts", "plan.dp=2 plan.tp=2 plan.ep=4"}, {"hybrid", "plan.dp=4 plan.ep=2"},
+		{"dense", "plan.pp=2 plan.schedule=chunkpipe plan.chunk_size=8"}} {
+		t.Run(c.kind+" "+c.cut, func(t *testing.T) {
+			t.Parallel()
+			kind, r, cut := kinds[c.kind], rand.New(rand.NewPCG(8, uint64(i))), strings.Fields(c.cut)
+			want := reproduced(t, kind, t.TempDir(), 4, cut...)
+			for range plans {
+				plan := anyPlan(r, c.kind)
+				if strings.Contains(c.cut, "plan.ep") { // which divides the ranks of all replicas
+					plan = append(plan, "plan.dp=4")
+				}
+				if strings.Contains(c.cut, "chunk") {
+					plan = []string{"plan.dp=3", "plan.schedule=seq1f1b", "plan.zero=1"}
+				}
+				more := slices.Concat(cut, plan)
+				require.Equal(t, want, reproduced(t, kind, t.TempDir(), 4, more...), "%s", more)
+			}
+		})
+	}
+}
+
 // TestAnyPlanBeyond: steps whose gradients are beyond what sums in fixed point have room for are given up, in every
 // plan alike, and the run goes on with more room.
 func TestAnyPlanBeyond(t *testing.T) {

@@ -9,26 +9,21 @@ import (
 // elementwise are the optimizers whose update of a number follows from that number's gradient and state alone.
 var elementwise = []string{"adamw", "sgd", "lion", "schedule_free"}
 
-// reproducible refuses with train.reproducible what would let a plan change bits: sums that are not taken over whole
-// microbatches in one order, and what nobody has made to be so.
+// reproducible refuses with train.reproducible what would let a plan change bits: sums over more than one microbatch
+// that are not in fixed point, and what nobody has made to be so. What cuts a microbatch's own sums belongs to the run
+// (configs.CutsMicrobatch).
 func (r rules) reproducible() {
 	run := &r.c.Run
 	if !run.Train.AnyPlan() {
 		return
 	}
 	t, p, o := &run.Train, &run.Plan, &run.Optimizer
-	const parts, alone = "sums of products are taken in parts, whose number would change their bits", "set it to 1"
 	for _, x := range []struct {
 		bad           bool
 		key, why, try string
 	}{
-		{p.TP > 1, "plan.tp", parts, alone},
-		{p.Encoder.TP > 1, "plan.encoder.tp", parts, alone},
-		{p.ETP > 1, "plan.etp", parts, alone},
-		{p.CP > 1, "plan.cp", "attention and gradients are summed over parts of a sequence", alone},
-		{p.EP > 1, "plan.ep", "an expert's gradient is one product over the rows of all ranks that it has", alone},
-		{p.ChunkSize > 0, "plan.chunk_size", "gradients are summed over chunks, whose size would change their bits",
-			"remove it"},
+		{p.EP > 1 && run.Data.Balance, "data.balance", "an expert's gradient is one product over the microbatches of " +
+			"plan.ep ranks, which it would pair by plan.dp", "remove it"},
 		{t.Precision == "fp16", "train.precision", "a loss scale follows from overflows", "set fp32 or bf16"},
 		{t.LowPrecision != "none", "train.low_precision", "errors and scales are summed over microbatches",
 			"remove it"},

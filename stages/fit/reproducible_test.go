@@ -20,10 +20,7 @@ func TestReproducible(t *testing.T) {
 		return err
 	}
 	for _, c := range []struct{ args, want string }{
-		{"plan.tp=2", "plan.tp: sums of products are taken in parts"},
-		{"plan.cp=2", "plan.cp: attention and gradients are summed over parts of a sequence"},
-		{"plan.dp=2 plan.ep=2", "plan.ep: an expert's gradient is one product over the rows of all ranks"},
-		{"plan.chunk_size=128 plan.schedule=chunkpipe plan.pp=2", "plan.chunk_size: gradients are summed over chunks"},
+		{"plan.dp=2 plan.ep=2 data.balance=true", "data.balance: an expert's gradient is one product over the microbatches"},
 		{"train.precision=fp16", "train.precision: a loss scale follows from overflows"},
 		{"train.low_precision=mxfp8", "train.low_precision: errors and scales are summed over microbatches"},
 		{"train.loss_average=round", "train.loss_average: a round is as many microbatches as plan.dp"},
@@ -37,5 +34,5 @@ func TestReproducible(t *testing.T) {
 			require.NotContains(t, err.Error(), "any-plan", c.args)
 		}
 	}
-	require.NoError(t, load("plan.dp=4 plan.pp=2 plan.zero=3 train.precision=bf16 plan.schedule=zb-h1"))
+	require.NoError(t, load("plan.dp=4 plan.pp=2 plan.tp=2 plan.ep=4 plan.zero=3 train.precision=bf16 plan.schedule=zb-h1"))
 }
