@@ -37,21 +37,24 @@ var _ = register(Spec{Op: FixedAdd, Sig: "x[...]A|f32 -> q[...]i64 over[1]i64", 
 		"which are exact in any order of rows, and over any shares of them, below F[0], a power of two, and for 2^26 " +
 		"rows."})
 
-// fixedMagic added to a number below 2^51 leaves the nearest whole number in the last places of a float64.
-const fixedMagic = 3 << 51
+// FixedMagic added to a number below 2^51 leaves the nearest whole number in the last places of a float64.
+const FixedMagic = 3 << 51
+
+// FixedWithin reports whether numbers as great as most can be told in units of 1/scale; a NaN cannot.
+func FixedWithin(most float32, scale float64) bool { return float64(most)*scale < 1<<FixedBits }
 
 // Fixed adds x·scale to q, or sets q, and reports whether all of x could be told.
 func Fixed(q []int64, x []float32, scale float64, add bool) bool {
-	zero, most := int64(math.Float64bits(fixedMagic)), uint32(0)
+	zero, most := int64(math.Float64bits(FixedMagic)), uint32(0)
 	if !add {
 		clear(q)
 	}
 	q = q[:len(x)]
 	for i, v := range x {
 		most = max(most, math.Float32bits(v)&^(1<<31))
-		q[i] += int64(math.Float64bits(float64(v)*scale+fixedMagic)) - zero
+		q[i] += int64(math.Float64bits(float64(v)*scale+FixedMagic)) - zero
 	}
-	return float64(math.Float32frombits(most))*scale < 1<<FixedBits // of no number neither
+	return FixedWithin(math.Float32frombits(most), scale)
 }
 
 // StoreFixedSum is fixed_sum of elements [from, to).

@@ -20,9 +20,22 @@ func init() {
 // fixedAdd adds numbers to sums in fixed point.
 func fixedAdd(b *Backend, c *kernels.Call) {
 	x, q, add := viewOf(c.In[0]), c.Out[0].I64(), c.Attr.I[0] == kernels.Accumulate
+	h := [2]float64{c.Attr.F[0], kernels.FixedMagic}
 	var over atomic.Bool
 	b.elements(len(q), func(w *worker, at, n int) {
-		if !kernels.Fixed(q[at:at+n], w.in(x, at, n), c.Attr.F[0], add) {
+		in, out := w.in(x, at, n), q[at:at+n]
+		if !add {
+			clear(out)
+		}
+		if f := w.k.fixedAdd; f != nil {
+			whole := n / w.k.lanes * w.k.lanes
+			f(out, in[:whole], &h[0])
+			if !kernels.FixedWithin(w.k.absMax(in[:whole]), c.Attr.F[0]) {
+				over.Store(true)
+			}
+			in, out = in[whole:], out[whole:]
+		}
+		if !kernels.Fixed(out, in, c.Attr.F[0], true) {
 			over.Store(true)
 		}
 	})

@@ -126,6 +126,8 @@ type isa struct {
 	adamW      func(p, m, v, g []float32, h *adamConst)
 	sgd        func(p, m, g []float32, h *sgdConst)
 	sumSquares func(x []float32) float64
+	// fixedAdd is q += x·h[0], rounded by adding h[1], of whole vectors; nil where it is as fast without
+	fixedAdd func(q []int64, x []float32, h *float64)
 
 	// peak runs 12 chains of multiply-adds of 2*lanes flops n times, on the 16 numbers of x:
 	// the yardstick of benchmarks.

@@ -29,6 +29,9 @@ func runMaxesZ(y []float32, x []float32)
 func runsZ(y []float32, x []float32)
 
 //go:noescape
+func fixedAddZ(q []int64, x []float32, h *float64)
+
+//go:noescape
 func absMaxY(x []float32) float32
 
 //go:noescape
@@ -51,3 +54,6 @@ func runMaxesY(y []float32, x []float32)
 
 //go:noescape
 func runsY(y []float32, x []float32)
+
+//go:noescape
+func fixedAddY(q []int64, x []float32, h *float64)

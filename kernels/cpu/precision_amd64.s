@@ -932,6 +932,39 @@ l2:
 	VZEROUPPER
 	RET
 
+// func fixedAddZ(q []int64, x []float32, h *float64)
+// Requires: AVX, AVX512F
+TEXT ·fixedAddZ(SB), NOSPLIT, $0-56
+	// fixedAddZ is q += x·h[0] rounded by adding h[1], of whole vectors.
+	MOVQ         q_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	MOVQ         x_len+32(FP), DX
+	MOVQ         h+48(FP), BX
+	VBROADCASTSD (BX), Z0
+	VBROADCASTSD 8(BX), Z1
+
+l1:
+	CMPQ        DX, $0x00000010
+	JLT         l2
+	VCVTPS2PD   (CX), Z2
+	VFMADD213PD Z1, Z0, Z2
+	VPSUBQ      Z1, Z2, Z2
+	VPADDQ      (AX), Z2, Z2
+	VMOVUPS     Z2, (AX)
+	VCVTPS2PD   32(CX), Z2
+	VFMADD213PD Z1, Z0, Z2
+	VPSUBQ      Z1, Z2, Z2
+	VPADDQ      64(AX), Z2, Z2
+	VMOVUPS     Z2, 64(AX)
+	ADDQ        $0x00000040, CX
+	ADDQ        $0x00000080, AX
+	SUBQ        $0x00000010, DX
+	JMP         l1
+
+l2:
+	VZEROUPPER
+	RET
+
 // func absMaxY(x []float32) float32
 // Requires: AVX, AVX2
 TEXT ·absMaxY(SB), NOSPLIT, $0-28
@@ -1609,6 +1642,39 @@ l1:
 	ADDQ         $0x00000004, DX
 	DECQ         AX
 	JMP          l1
+
+l2:
+	VZEROUPPER
+	RET
+
+// func fixedAddY(q []int64, x []float32, h *float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·fixedAddY(SB), NOSPLIT, $0-56
+	// fixedAddY is q += x·h[0] rounded by adding h[1], of whole vectors.
+	MOVQ         q_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	MOVQ         x_len+32(FP), DX
+	MOVQ         h+48(FP), BX
+	VBROADCASTSD (BX), Y0
+	VBROADCASTSD 8(BX), Y1
+
+l1:
+	CMPQ        DX, $0x00000008
+	JLT         l2
+	VCVTPS2PD   (CX), Y2
+	VFMADD213PD Y1, Y0, Y2
+	VPSUBQ      Y1, Y2, Y2
+	VPADDQ      (AX), Y2, Y2
+	VMOVUPS     Y2, (AX)
+	VCVTPS2PD   16(CX), Y2
+	VFMADD213PD Y1, Y0, Y2
+	VPSUBQ      Y1, Y2, Y2
+	VPADDQ      32(AX), Y2, Y2
+	VMOVUPS     Y2, 32(AX)
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000040, AX
+	SUBQ        $0x00000008, DX
+	JMP         l1
 
 l2:
 	VZEROUPPER

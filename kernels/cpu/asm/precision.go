@@ -15,6 +15,35 @@ func (e *emitter) precision() {
 	e.butterfly()
 	e.runMaxes()
 	e.runs()
+	e.fixedAdd()
+}
+
+// fixedAdd emits sums in fixed point: a float64 beyond 2^52 has a whole number in its last places.
+func (e *emitter) fixedAdd() {
+	e.beginMove("fixedAdd", "func(q []int64, x []float32, h *float64)",
+		"is q += x·h[0] rounded by adding h[1], of whole vectors.")
+	q, x, n, h := base("q"), base("x"), count("x"), load(Param("h"))
+	scale, magic := e.vec(), e.vec()
+	VBROADCASTSD(Mem{Base: h}, scale)
+	VBROADCASTSD(Mem{Base: h, Disp: 8}, magic)
+	again, done := e.label(), e.label()
+	Label(again)
+	CMPQ(n, U32(uint32(e.lanes())))
+	JLT(LabelRef(done))
+	for i := range 2 {
+		y := e.vec()
+		VCVTPS2PD(Mem{Base: x, Disp: i * e.bytes() / 2}, y)
+		VFMADD213PD(magic, scale, y)
+		VPSUBQ(magic, y, y)
+		VPADDQ(Mem{Base: q, Disp: i * e.bytes()}, y, y)
+		VMOVUPS(y, Mem{Base: q, Disp: i * e.bytes()})
+	}
+	ADDQ(U32(uint32(e.bytes())), x)
+	ADDQ(U32(uint32(2*e.bytes())), q)
+	SUBQ(U32(uint32(e.lanes())), n)
+	JMP(LabelRef(again))
+	Label(done)
+	e.end()
 }
 
 // and is x & y of integers; y may be memory.
