@@ -68,6 +68,7 @@ func (v variant) trainProcs(t *testing.T, n int, capture string,
 	taps.check()
 	for _, l := range ends {
 		require.Zero(t, l.Buffers(), "storage of received messages")
+		require.Equal(t, n > 1, l.Took() > 0, "what a watch takes for messages on their way")
 	}
 	return losses
 }

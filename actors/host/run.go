@@ -213,7 +213,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 			}
 		}
 		joined(l, o, devices, ranks)
-		o.Links.Explain = sys.explained
+		o.Links.Explain, sys.took = sys.explained, o.Links.Took
 		o.Links.Serve(sys, layout.CoordinatorRef)
 	}
 	if o.Links != nil && (o.Links.Slow != nil || o.Proc > 0) {

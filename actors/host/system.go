@@ -55,6 +55,7 @@ type System struct {
 	proc    int
 	names   func(actors.Ref) string // of actors, short
 	waits   func() string           // what batches wait for, or nil
+	took    func() int64            // bytes of messages of other processes, or nil
 	taps    []*tap
 	capture *Capture
 	lost    chan error       // takes what ends the process; nil where nothing does
@@ -183,6 +184,7 @@ type Status struct {
 	Job   string        // what its device runs
 	Stuck bool          // it does not answer
 	Sent  []Edge        // what it has sent so far
+	Took  int64         // bytes that its process has taken from others
 
 	Memory, Budget int64 // bytes that its device holds and may hold, 0 where it has none or no limit
 }

@@ -31,6 +31,7 @@ type Diagnosis struct {
 	Ref  actors.Ref    `json:"-"` // of the actor, or of one that does not answer
 	What string        `json:"-"` // it does or awaits
 	Age  time.Duration `json:"-"` // of that, 0 where it is not known
+	Took int64         `json:"-"` // bytes of messages that the processes which answer have taken from others, in all
 }
 
 // Diagnose follows the waits from the coordinator to their root. An edge without credit whose receiver waits
@@ -182,6 +183,9 @@ func (s *System) Explain(timeout time.Duration) []Status {
 	}
 	edges := s.Edges()
 	for i := range all {
+		if s.took != nil {
+			all[i].Took = s.took()
+		}
 		for _, e := range edges {
 			if e.From == s.names(all[i].Ref) {
 				all[i].Sent = append(all[i].Sent, e)

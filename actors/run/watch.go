@@ -26,6 +26,7 @@ const (
 	workingWait = 4 * time.Second
 	openingWait = 2 * time.Second // after a request to stop, for what is being opened
 	savingWait  = 2 * time.Second // for the state of a step that was left, where nobody is at work on it
+	tookLeast   = 4 << 10         // bytes of messages between two looks: what a rank waits for is on its way, slowly
 )
 
 // watch looks after a run from beside: it says why no step comes, and lets a run that is to stop leave a
@@ -161,7 +162,7 @@ func (w *watch) stalled() {
 	}
 	proc := w.r.layout.OwnerOf(d.Ref, max(1, w.r.cfg.Run.Plan.Procs))
 	rank := d.Ref >= layout.FirstRank && !strings.HasPrefix(d.Actor, "loader")
-	root := core.StallRoot{Proc: proc, Which: fmt.Sprint(d.Kind, d.Ref, d.What), Age: actors.Duration(d.Age),
+	root := core.StallRoot{Proc: proc, Which: which(d), Age: actors.Duration(d.Age),
 		Cured: err == nil && d.Kind != "none" && (d.Kind != "busy" || rank), Cycle: d.Kind == "cycle" && w.anew != nil}
 	w.mu.Lock()
 	quiet := time.Duration(w.stall.Quiet(w.now()))
@@ -179,6 +180,9 @@ func (w *watch) stalled() {
 	}
 }
 
+// which tells roots apart. One while messages come is another than before: what is waited for may be on its way.
+func which(d host.Diagnosis) string { return fmt.Sprint(d.Kind, d.Ref, d.What, " ", d.Took/tookLeast) }
+
 // why finds what the run waits for, and which processes do not answer.
 func (w *watch) why() (d host.Diagnosis, silent []host.Silent, err error) {
 	var all []host.Status
@@ -187,7 +191,11 @@ func (w *watch) why() (d host.Diagnosis, silent []host.Silent, err error) {
 	} else if all, silent, err = host.AskWhy(w.r.cfg.Run.Log.Dir, time.Second); err != nil {
 		return d, nil, err
 	}
-	return host.Diagnose(all, silent...), silent, nil
+	d = host.Diagnose(all, silent...)
+	for _, s := range all {
+		d.Took += s.Took
+	}
+	return d, silent, nil
 }
 
 // root is what the run waits for, and whether that will not end by itself: data that does not come, a lost

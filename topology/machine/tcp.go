@@ -20,10 +20,12 @@ func GiveUpAfter(c net.Conn, after time.Duration) error { return ask(c, after, n
 
 // Traffic is what a connection of TCP has carried: how long it has had something on its way that was not acknowledged
 // yet, and how long of that it was the receiver that had no room; bytes that were acknowledged; segments that were sent,
-// and how many of them again; and after how long one that nobody acknowledges is sent again.
+// how many of them again, and how many of these had come before; and after how long one that nobody acknowledges is sent
+// again.
 type Traffic struct {
 	Busy, Full         time.Duration
 	Acked, Sent, Again int64
+	Twice              int64
 	Retry              time.Duration
 }
 

@@ -45,13 +45,17 @@ func ask(c net.Conn, after time.Duration, idle net.KeepAliveConfig) error {
 // tcpRetryMost is TCP_RTO_MAX_MS of Linux 6.15, which golang.org/x/sys does not name.
 const tcpRetryMost = 44
 
+const queuedMost = 128 << 10 // bytes
+
 // TryOften is for a connection at whose messages others wait: what gets lost is sent again after 30 ms at least, not 200,
-// in even steps while little is on its way, and after a second at most, not two minutes. A system that does not know one
-// of the options (Linux 6.18 knows all) tries as it always does.
+// in even steps while little is on its way, and after a second at most, not two minutes. The system takes no more than
+// queuedMost beyond what is on its way, behind which all that is written next would wait where TCP is slow. A system that
+// does not know one of the options (Linux 6.18 knows all) tries as it always does.
 func TryOften(c net.Conn) {
 	_ = control(c, func(fd int) error { // a connection that has ended fails where it is used
 		for _, o := range [][2]int{{unix.TCP_THIN_LINEAR_TIMEOUTS, 1}, {tcpRetryMost, 1000},
-			{unix.TCP_RTO_MIN_US, 30_000}, {unix.TCP_DELACK_MAX_US, 10_000}} {
+			{unix.TCP_RTO_MIN_US, 30_000}, {unix.TCP_DELACK_MAX_US, 10_000},
+			{unix.TCP_NOTSENT_LOWAT, queuedMost}} {
 			_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, o[0], o[1]) // it may not know the option
 		}
 		return nil
@@ -67,7 +71,7 @@ func Carried(c net.Conn) (out Traffic, ok bool) {
 		}
 		out, ok = Traffic{Busy: time.Duration(info.Busy_time) * time.Microsecond,
 			Full: time.Duration(info.Rwnd_limited) * time.Microsecond, Acked: int64(info.Bytes_acked),
-			Sent: int64(info.Data_segs_out), Again: int64(info.Total_retrans),
+			Sent: int64(info.Data_segs_out), Again: int64(info.Total_retrans), Twice: int64(info.Dsack_dups),
 			Retry: time.Duration(info.Rto) * time.Microsecond}, true
 		return nil
 	})

@@ -36,11 +36,10 @@ type Conn struct {
 	From Greeting // of a connection that was accepted
 }
 
-// batched is the TCP connection below TLS, which writes and reads in large pieces. Its buffers grow
-// with what is sent at once, so that an edge of small messages stays small and a half-open connection
-// has none.
+// batched is the carrier below TLS, which writes and reads in large pieces. Its buffers grow with what is sent at once,
+// so that an edge of small messages stays small and a half-open connection has none.
 type batched struct {
-	net.Conn
+	*carrier
 	out    []byte // to be written
 	in     []byte // storage of what was read
 	rest   []byte // of it, not taken yet
@@ -52,13 +51,13 @@ const firstRead = 16 << 10
 // Read implements net.Conn.
 func (b *batched) Read(p []byte) (int, error) {
 	if b.direct {
-		return b.Conn.Read(p)
+		return b.carrier.Read(p)
 	}
 	if len(b.rest) == 0 {
 		if b.in == nil {
 			b.in = make([]byte, firstRead)
 		}
-		n, err := b.Conn.Read(b.in)
+		n, err := b.carrier.Read(b.in)
 		b.rest = b.in[:n]
 		if n == len(b.in) && n < readBelow {
 			b.in = make([]byte, 2*n) // there is more to come; rest keeps the storage it is in
@@ -75,7 +74,7 @@ func (b *batched) Read(p []byte) (int, error) {
 // Write implements net.Conn.
 func (b *batched) Write(p []byte) (int, error) {
 	if b.direct {
-		return b.Conn.Write(p)
+		return b.carrier.Write(p)
 	}
 	b.out = append(b.out, p...)
 	if len(b.out) < below {
@@ -86,7 +85,7 @@ func (b *batched) Write(p []byte) (int, error) {
 
 // flush writes what was gathered in one call, which TLS turns into few records.
 func (b *batched) flush() error {
-	_, err := b.Conn.Write(b.out)
+	_, err := b.carrier.Write(b.out)
 	b.out = b.out[:0]
 	return err
 }
@@ -106,6 +105,7 @@ func (c *Conn) Flush() error {
 func (c *Conn) Close() error {
 	_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // a connection that takes none fails below
 	err := c.Flush()
+	err = errors.Join(err, c.wire.home(c.wire.path.Load(), closing))
 	c.wire.direct = true // the alert that TLS ends with
 	return errors.Join(err, c.Conn.Close())
 }
@@ -173,9 +173,12 @@ func Dial(ctx context.Context, addr, node string, id *trust.Identity, g Greeting
 		return nil, err
 	}
 	machine.TryOften(raw)
-	wire := &batched{Conn: raw, direct: true}
+	wire := &batched{carrier: &carrier{Conn: raw, tcp: raw}, direct: true}
 	t := tls.Client(wire, id.Client(node, trust.Agent))
 	c, err := open(ctx, t, wire, g)
+	if err == nil {
+		err = wire.keys(t.ConnectionState(), true)
+	}
 	if err == nil {
 		err = machine.GiveUpAfter(raw, machine.CutAfter)
 	}
@@ -225,6 +228,7 @@ type Options struct {
 // Listener accepts edges. It implements net.Listener; its connections are *Conn.
 type Listener struct {
 	ln      net.Listener
+	udp     *socket // at the same port, nil where another has it
 	id      *trust.Identity
 	o       Options
 	ready   chan *Conn
@@ -247,6 +251,9 @@ func Listen(addr string, id *trust.Identity, o Options) (*Listener, error) {
 	}
 	l := &Listener{ln: ln, id: id, o: o, ready: make(chan *Conn), done: make(chan struct{}),
 		opening: Crowd{Most: waiting}}
+	if at, ok := ln.Addr().(*net.TCPAddr); ok {
+		l.udp, _ = listenUDP(at.IP, at.Port, at.Zone) // edges stay on TCP without it, and say so
+	}
 	l.wg.Add(1)
 	go l.accept()
 	return l, nil
@@ -282,12 +289,16 @@ func (l *Listener) accept() {
 			if err != nil {
 				l.refuse(fmt.Errorf("%s: %w", raw.RemoteAddr(), err))
 				raw.Close()
-				return
 			}
-			select {
-			case l.ready <- c:
-			case <-l.done:
-				raw.Close()
+			if c != nil && err == nil {
+				select {
+				case l.ready <- c:
+					return
+				case <-l.done:
+				}
+			}
+			if c != nil {
+				c.wire.Close()
 			}
 		}()
 	}
@@ -299,12 +310,15 @@ func (l *Listener) take(raw net.Conn) (*Conn, error) {
 		return nil, err
 	}
 	machine.TryOften(raw)
-	wire := &batched{Conn: raw, direct: true}
+	wire := &batched{carrier: &carrier{Conn: raw, tcp: raw}, direct: true}
 	t := tls.Server(wire, l.id.Server(trust.Agent))
 	if err := t.Handshake(); err != nil {
 		return nil, err
 	}
 	c, err := newConn(t, wire)
+	if err == nil {
+		err = wire.keys(t.ConnectionState(), false)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -321,14 +335,15 @@ func (l *Listener) take(raw net.Conn) (*Conn, error) {
 		t.Close()
 		return nil, err
 	}
-	if _, err := t.Write([]byte{welcome}); err != nil {
-		return nil, err
-	}
+	wire.sock = l.udp
+	l.udp.know(wire.carrier)
+	_, err = t.Write([]byte{welcome})
 	wire.direct = false
-	if err := machine.KeepAsking(raw, machine.IdleAfter); err != nil {
-		return nil, err
+	err = errors.Join(err, machine.KeepAsking(raw, machine.IdleAfter), raw.SetDeadline(time.Time{}))
+	if err != nil {
+		wire.Close()
 	}
-	return c, raw.SetDeadline(time.Time{})
+	return c, err
 }
 
 // refuse counts a refusal and reports it, but not more often than once a second.
@@ -358,9 +373,15 @@ func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
 // Close implements net.Listener.
 func (l *Listener) Close() error {
-	l.once.Do(func() { close(l.done) })
+	l.once.Do(func() {
+		close(l.done)
+		l.udp.forget(nil) // its edges stay
+	})
 	return l.ln.Close()
 }
 
 // TCP is the connection below TLS, of which the system knows what it has carried.
-func (c *Conn) TCP() net.Conn { return c.wire.Conn }
+func (c *Conn) TCP() net.Conn { return c.wire.carrier.Conn }
+
+// Say has f told where what the connection carries begins to go by UDP, or cannot, since much of it gets lost.
+func (c *Conn) Say(f func(text string)) { c.wire.say.Store(&f) }

@@ -40,6 +40,7 @@ type Fleet struct {
 	ends    time.Time               // when a host of the job is taken back, zero for never
 	asked   int64                   // requests for a process
 	edges   map[*edge.Conn]struct{} // that were accepted
+	said    sync.Map                // addresses of which the network's losses were
 }
 
 // FromEnv is the fleet of a process that an agent has started, nil for any other process.
@@ -421,8 +422,7 @@ const dialLimit = 60 * time.Second
 // redial is the pause before a process is dialled again that has not moved meanwhile.
 const redial = 250 * time.Millisecond
 
-// refusedFor is how long it may take to hear of a process's new address: until then its old one may be
-// another's.
+// refusedFor is how long it may take to hear of a process's new address: until then its old one may be another's.
 const refusedFor = 5 * time.Second
 
 // Way names the kind of connection for people.
@@ -472,7 +472,15 @@ func (t *transport) dial(ctx context.Context, n int, p control.Peer, moved func(
 	if err != nil {
 		return nil, err
 	}
+	c.Say(func(text string) { t.f.once(p.Addr, text) })
 	return c, nil
+}
+
+// once says of a process's address what its first edge there says: the others share its way.
+func (f *Fleet) once(addr, text string) {
+	if _, said := f.said.LoadOrStore(addr, true); !said {
+		fmt.Fprintln(os.Stderr, "warning: edge:", text)
+	}
 }
 
 // Accept implements links.Transport.

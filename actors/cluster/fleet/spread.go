@@ -20,10 +20,9 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// A data job on a cluster is one process a host. The one that leads reads the input's order and writes the
-// output; it hands out batches of items, and every process makes them what they become. A connection of a
-// helper has one batch at a time, and a helper one connection a core: these are the credits. A batch whose
-// connection ends is handed out again.
+// A data job on a cluster is one process a host. The one that leads reads the input's order and writes the output; it
+// hands out batches of items, and every process makes them what they become. A connection of a helper has one batch at
+// a time, and a helper one connection a core: these are the credits. A batch whose connection ends is handed out again.
 
 // batch is one call of a dataset.Work that somebody is to carry out.
 type batch struct {

@@ -51,6 +51,7 @@ type Links struct {
 	clocks map[int]Offset       // by process, as it has measured them
 
 	losses     losses
+	took       atomic.Int64
 	outs       map[net.Conn]int // what carries what this process sends, and to which it does
 	gone       map[int]carried  // of connections that have ended, by process
 	complaints []string         // for process 0
@@ -183,7 +184,7 @@ func (l *Links) read(c net.Conn) {
 		l.beside(c, from, proc, life)
 		return
 	}
-	d := wire.NewDecoder(c, l.pool)
+	d := wire.NewDecoder(counted{c, &l.took}, l.pool)
 	var end *channelEnd
 	defer func() { l.closeEnd(end) }()
 	for seq := uint64(1); ; seq++ {
@@ -279,6 +280,22 @@ func (f *fence) pass(m *actors.Message) bool {
 	}
 	f.refused.Add(1)
 	return false
+}
+
+// Took is how many bytes of messages have come: while it grows, what a step waits for may be on its way.
+func (l *Links) Took() int64 { return l.took.Load() }
+
+// counted counts what is read.
+type counted struct {
+	io.Reader
+	n *atomic.Int64
+}
+
+// Read implements io.Reader.
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n.Add(int64(n))
+	return n, err
 }
 
 // Refused counts messages and connections that were refused because their epoch or their process's life was over.
