@@ -132,8 +132,7 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// AliveSocket is the name, as for machine.Answer, of the socket in an agent's directory that says that it
-// decides.
+// AliveSocket is the name, as for machine.Answer, of the socket in an agent's directory that says that it decides.
 const AliveSocket = "alive"
 
 // Alive is what an agent says there.
@@ -148,8 +147,7 @@ func (a *Agent) alive() any {
 	return Alive{Host: a.name, Processes: len(a.procs)}
 }
 
-// spawner starts processes on a thread of its own: a process ends with the thread that has started it,
-// see start.
+// spawner starts processes on a thread of its own: a process ends with the thread that has started it, see start.
 func (a *Agent) spawner() {
 	runtime.LockOSThread()
 	for f := range a.spawn {

@@ -19,9 +19,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// A job of a submitter is held to the directories that an administrator has given its user, and to a folder
-// of its own, by the kernel (machine.Confinement). Where the agent is root, the job runs as a user of the
-// system besides.
+// A job of a submitter is held to the directories that an administrator has given its user, and to a folder of its own,
+// by the kernel (machine.Confinement). Where the agent is root, the job runs as a user of the system besides.
 
 // ConfinedWord is the subcommand of lfactor cluster by which such a program begins: its first argument is a
 // machine.Confinement, and what follows the command line that it becomes.
@@ -34,9 +33,8 @@ const (
 	ownUsers  = 1 << 30
 )
 
-// asWhom is the user of the system that jobs of a submitter run as: the account of that name, if it is a
-// person's, else a number that no account has and that is the same on all hosts. It is 0, the agent itself,
-// where that is not root.
+// asWhom is the user of the system that jobs of a submitter run as: the account of that name, if it is a person's, else
+// a number that no account has and that is the same on all hosts. It is 0, the agent itself, where that is not root.
 func asWhom(name string, root bool) (uid, gid int) {
 	if !root {
 		return 0, 0

@@ -42,9 +42,8 @@ type Piece struct {
 	Err  string `json:"err,omitempty"`
 }
 
-// tell answers with a piece of the folder of a process's run, or with what lfactor ui --tell says of it,
-// which is started in the
-// directory of the job.
+// tell answers with a piece of the folder of a process's run, or with what lfactor ui --tell says of it, which is
+// started in the directory of the job.
 func (a *Agent) tell(s *control.Spec, m control.Message) {
 	var piece Piece
 	var err error

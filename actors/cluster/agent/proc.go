@@ -161,9 +161,8 @@ func (a *Agent) prepare(m control.Message) (c *exec.Cmd, identity string, err er
 	return c, filepath.Join(own.Name(), identityDir), err
 }
 
-// place puts the files that came with a job into its folder, and nowhere else, and returns its arguments with
-// the names that they have there. Where an administrator's job finds a file at its own name as it is, that is
-// used.
+// place puts the files that came with a job into its folder, and nowhere else, and returns its arguments with the names
+// that they have there. Where an administrator's job finds a file at its own name as it is, that is used.
 func place(own *os.Root, s *control.Spec, uid, gid int) ([]string, error) {
 	args := slices.Clone(s.Args)
 	for n, name := range slices.Sorted(maps.Keys(s.Files)) {

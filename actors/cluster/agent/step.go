@@ -246,8 +246,7 @@ func (a *Agent) whose(dir string) (uid, gid int) {
 	return 0, 0
 }
 
-// listenTo hears a process until its end. Time in which this agent did not run itself is not the process's
-// silence.
+// listenTo hears a process until its end. Time in which this agent did not run itself is not the process's silence.
 func (a *Agent) listenTo(p *proc) {
 	for {
 		m, err := p.talk.Hear(func(q control.Quiet) error {

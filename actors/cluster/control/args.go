@@ -8,8 +8,7 @@ import (
 // UpFile is a file that head and agent write into their directories when they serve: their process id.
 const UpFile = "up"
 
-// DownFile is a file in the head's directory that says that the cluster is being ended: nobody starts
-// anything again.
+// DownFile is a file in the head's directory that says that the cluster is being ended: nobody starts anything again.
 const DownFile = "down"
 
 // LocalHead is a head on an agent's machine, which the agent starts again when it has ended.

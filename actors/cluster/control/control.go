@@ -39,8 +39,7 @@ type Kind string
 // Between an agent and the head.
 const (
 	Hello Kind = "hello" // the agent's first: Info, and Procs that it has
-	// the head's answer: Revoked, its term as Epoch, and Procs with what it has of their output; with Text,
-	// a refusal
+	// the head's answer: Revoked, its term as Epoch, and Procs with what it has of their output; with Text, a refusal
 	Welcome Kind = "welcome"
 	Beat    Kind = "beat" // both ways, each Beats
 	// start a process: Spec, Env; one that leads in place of Code others takes over Procs
@@ -80,8 +79,7 @@ const (
 	Hung   Kind = "hung"   // process Peer says that it lives and takes no step: it is to be ended; Text says why
 	Placed Kind = "placed" // process Peer has number Gen and runs as Text, or cannot (Err)
 	Ready  Kind = "ready"  // a process has its actors
-	// no host has room for process Peer, Text says what for: the run is to make durable what the others hold,
-	// and end
+	// no host has room for process Peer, Text says what for: the run is to make durable what the others hold, and end
 	NoRoom Kind = "noroom"
 	Exited Kind = "exited" // a process has ended: Text says how, Code its exit code
 )
@@ -89,9 +87,8 @@ const (
 // Passing is the code of a process that could not be started for want of files, memory or disk.
 const Passing = 75
 
-// Message is one word of the conversation. Job, Proc and Gen say which process it is about: Gen counts
-// the processes that had this number in this job, so that a late word about one is not taken for its
-// successor's.
+// Message is one word of the conversation. Job, Proc and Gen say which process it is about: Gen counts the processes
+// that had this number in this job, so that a late word about one is not taken for its successor's.
 type Message struct {
 	Kind  Kind   `json:"k"`
 	Job   string `json:"j,omitempty"`
@@ -276,8 +273,7 @@ const (
 // More is how much longer than Beats a head with so many agents and each of these wait: thousands would keep it busy.
 func More(n int) time.Duration { return min(2*Beats, max(0, time.Duration(n)*Beats/1666-Beats)) }
 
-// EnvTalk is the environment variable with the file descriptor by which a process of a job speaks with
-// its agent.
+// EnvTalk is the environment variable with the file descriptor by which a process of a job speaks with its agent.
 const EnvTalk = "LFACTOR_AGENT_FD"
 
 // beat is what is said most, by thousands of agents some times a second: it is neither made nor read as JSON.

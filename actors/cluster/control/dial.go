@@ -112,8 +112,7 @@ func NewClient(addrs []string, id *trust.Identity) *Client {
 // NewJoiner asks the head of a token, which may be asked to join and no more.
 func NewJoiner(t trust.Token) *Client { return newClient([]string{t.Addr}, t.Joiner()) }
 
-// newClient makes a client that tries the addresses of all heads. The empty map of protocols turns
-// HTTP/2 off.
+// newClient makes a client that tries the addresses of all heads. The empty map of protocols turns HTTP/2 off.
 func newClient(addrs []string, conf *tls.Config) *Client {
 	limit := dialLimit
 	if len(addrs) > 1 {

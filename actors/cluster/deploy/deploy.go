@@ -30,8 +30,7 @@ type Up struct {
 	Say  func(format string, a ...any) // hears of each step
 	// SSHCommand is what is run for ssh, with its arguments; nil for ssh itself.
 	SSHCommand []string
-	// Heads are the names of the heads, where there are to be several: those of their hosts, or, on this
-	// machine, any.
+	// Heads are the names of the heads, where there are to be several: those of their hosts, or, on this machine, any.
 	Heads []string
 	// Wait is how long hosts may take to join; 0 is 30 s.
 	Wait  time.Duration

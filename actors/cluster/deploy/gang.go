@@ -84,8 +84,7 @@ func (s *Gang) Leave(done bool) error {
 	return nil
 }
 
-// InviteAgain leaves new tokens for tasks whose hosts are away, until ctx ends: their launcher starts them
-// again.
+// InviteAgain leaves new tokens for tasks whose hosts are away, until ctx ends: their launcher starts them again.
 func (s *Gang) InviteAgain(ctx context.Context, c *user.Cluster) {
 	client, err := c.Client()
 	if err != nil {

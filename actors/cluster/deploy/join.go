@@ -72,8 +72,7 @@ func enter(ctx context.Context, t trust.Token, h user.Host, binary string) ([]st
 	return a.Heads, trust.SaveIdentity(h.Dir, ca, cert, key)
 }
 
-// knocks is how often a host asks that is told to wait, since a wrong token was tried from its address
-// before.
+// knocks is how often a host asks that is told to wait, since a wrong token was tried from its address before.
 const knocks = 5
 
 // ask asks to join, and waits where the head says so.

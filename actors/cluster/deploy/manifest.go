@@ -85,9 +85,8 @@ func (m *Manifest) Write() ([]byte, error) {
 		{"apiVersion": "batch/v1", "kind": "Job", "metadata": meta(m.Name), "spec": object{
 			"completionMode": "Indexed", "completions": m.Hosts, "parallelism": m.Hosts,
 			"backoffLimit": m.Retries * m.Hosts,
-			// a configuration that is wrong, or does not fit, or a state that is corrupt, is so the next
-			// time too
-			// a host that is drained or taken back is no fault of the run's: another pod joins and it goes on
+			// a configuration that is wrong, or does not fit, or a state that is corrupt, is so the next time too a
+			// host that is drained or taken back is no fault of the run's: another pod joins and it goes on
 			"podFailurePolicy": object{"rules": []object{{"action": "Ignore", "onPodConditions": []object{
 				{"type": "DisruptionTarget", "status": "True"}}}, {"action": "FailJob", "onPodConditions": []object{},
 				"onExitCodes": object{

@@ -19,9 +19,8 @@ const headName = "lfactor-head"
 // headModule is its package.
 const headModule = "github.com/lfactor/lfactor/cmd/" + headName
 
-// HeadProgram finds the program that serves as a head for self, an lfactor: beside it under its own name
-// with -head behind, or as lfactor-head; in PATH; or where MakeHead has put it. The error, with exit.Usage,
-// says how to get one.
+// HeadProgram finds the program that serves as a head for self, an lfactor: beside it under its own name with -head
+// behind, or as lfactor-head; in PATH; or where MakeHead has put it. The error, with exit.Usage, says how to get one.
 func HeadProgram(self string) (string, error) {
 	for _, name := range []string{self + "-head", filepath.Join(filepath.Dir(self), headName)} {
 		if machine.Exists(name) {

@@ -51,8 +51,7 @@ const (
 	sendLimit  = 30 * time.Minute
 )
 
-// overSSH runs a script on a host. The system's ssh is used with all its settings; it may ask nobody
-// anything.
+// overSSH runs a script on a host. The system's ssh is used with all its settings; it may ask nobody anything.
 func overSSH(ctx context.Context, command []string, host, script string, in io.Reader) (string, error) {
 	if len(command) == 0 {
 		command = []string{"ssh"}
@@ -288,8 +287,7 @@ func remove(ctx context.Context, command []string, host, binary string, dirs []s
 	return err
 }
 
-// all does something with every host at once and reports it in one line: a mark, what it was, and each
-// fault.
+// all does something with every host at once and reports it in one line: a mark, what it was, and each fault.
 func (u *Up) all(what string, hosts []*remote, f func(*remote) error) error {
 	faults := make([]error, len(hosts))
 	var wg sync.WaitGroup

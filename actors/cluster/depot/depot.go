@@ -216,8 +216,7 @@ type Client struct {
 
 var _ checkpoint.Depot = (*Client)(nil)
 
-// NewClient asks the agent of a host, which takes edges at addr; term counts the processes that have led the
-// job.
+// NewClient asks the agent of a host, which takes edges at addr; term counts the processes that have led the job.
 func NewClient(host, addr string, id *trust.Identity, term int64) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		c, err := edge.Dial(ctx, addr, host, id, edge.Greeting{Run: Run})

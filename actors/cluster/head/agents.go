@@ -16,8 +16,7 @@ import (
 // agentPath is where agents connect, those too whose certificates have ended.
 const agentPath = "/v1/agent"
 
-// attend is the connection of an agent: it says hello, hears what it is to do, and tells what happens
-// on its host.
+// attend is the connection of an agent: it says hello, hears what it is to do, and tells what happens on its host.
 func (h *Head) attend(w http.ResponseWriter, r *http.Request) {
 	leaf := r.TLS.PeerCertificates[0]
 	who, err := trust.Owner(leaf)

@@ -12,8 +12,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
-// routes are what the head answers. Everything but joining wants a certificate of the cluster with one
-// of the roles.
+// routes are what the head answers. Everything but joining wants a certificate of the cluster with one of the roles.
 func (h *Head) routes(mux *http.ServeMux) {
 	look := []trust.Role{trust.Admin, trust.Submit, trust.View}
 	use := []trust.Role{trust.Admin, trust.Submit}
@@ -52,8 +51,7 @@ const maxRequest = decide.MostJob
 // bodyLimit is how long a request's body may take to come.
 const bodyLimit = 30 * time.Second
 
-// read reads the JSON body of a request into v. On a fault it has answered already, and the caller
-// only returns.
+// read reads the JSON body of a request into v. On a fault it has answered already, and the caller only returns.
 func read(w http.ResponseWriter, r *http.Request, v any) bool {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyLimit)) // of what cannot, the client has one
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(v); err != nil {
@@ -170,8 +168,7 @@ func (h *Head) stopJob(w http.ResponseWriter, r *http.Request) {
 	answer(w, shown(a.Job))
 }
 
-// down ends the cluster: all agents with their processes, then the head. With keep=1 files stay where
-// they are.
+// down ends the cluster: all agents with their processes, then the head. With keep=1 files stay where they are.
 func (h *Head) down(w http.ResponseWriter, r *http.Request) {
 	code := 1
 	if r.URL.Query().Get("keep") == "1" {

@@ -12,8 +12,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
-// Audit is one line of a head's audit.jsonl: a request that changes something, or that was refused for who
-// asked.
+// Audit is one line of a head's audit.jsonl: a request that changes something, or that was refused for who asked.
 type Audit struct {
 	Time   time.Time  `json:"time"`
 	Name   string     `json:"name"`

@@ -13,9 +13,8 @@ import (
 // toldLimit is for answers that a host's own lfactor works out, as the plan of a run.
 const toldLimit = 30 * time.Second
 
-// file serves a piece of a file of the folder of a job's run, as its agent has it: ?at is the offset, ?mark
-// what came with that, in hexadecimal digits, and ?proc the process that is asked, by default the leading
-// one.
+// file serves a piece of a file of the folder of a job's run, as its agent has it: ?at is the offset, ?mark what came
+// with that, in hexadecimal digits, and ?proc the process that is asked, by default the leading one.
 func (h *Head) file(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if name != control.RunJobs && !slices.Contains(control.RunFiles, name) &&

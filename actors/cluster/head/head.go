@@ -119,8 +119,7 @@ func (h *Head) step(in decide.Input) {
 	h.stepLocked(in)
 }
 
-// stepLocked gives the machine one input and carries out what it decides, in order. The lock must
-// be held.
+// stepLocked gives the machine one input and carries out what it decides, in order. The lock must be held.
 func (h *Head) stepLocked(in decide.Input) {
 	for _, e := range h.m.Step(time.Now(), in) {
 		h.carryOut(e)

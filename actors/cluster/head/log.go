@@ -11,8 +11,7 @@ import (
 // the disk by knocking.
 func quietLog(w io.Writer) *log.Logger { return log.New(&seldom{w: w}, "", log.LstdFlags) }
 
-// seldom is a log that lets through one line in a while and counts the others, so that strangers
-// cannot fill the disk.
+// seldom is a log that lets through one line in a while and counts the others, so that strangers cannot fill the disk.
 type seldom struct {
 	w       io.Writer
 	mu      sync.Mutex

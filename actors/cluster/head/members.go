@@ -85,8 +85,7 @@ func (h *Head) join(w http.ResponseWriter, r *http.Request) {
 	answer(w, JoinAnswer{Cert: trust.EncodeCert(cert), CA: trust.EncodeCert(h.ca.Cert), Heads: h.addrs()})
 }
 
-// certify makes the certificate of a host that wants to join. It is worth nothing until the host is a
-// member.
+// certify makes the certificate of a host that wants to join. It is worth nothing until the host is a member.
 func (h *Head) certify(q JoinRequest) (*x509.Certificate, error) {
 	key, err := publicKey(q.Key)
 	if err != nil {
@@ -179,8 +178,7 @@ func (h *Head) removeHost(w http.ResponseWriter, r *http.Request) {
 	h.host(w, r, func(n int64) decide.Input { return decide.Remove{Ask: n, Host: r.PathValue("name")} })
 }
 
-// backup sends the content of the store. An error in the middle can only be logged, as the answer
-// has begun.
+// backup sends the content of the store. An error in the middle can only be logged, as the answer has begun.
 func (h *Head) backup(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := h.term.Backup(w); err != nil {

@@ -207,8 +207,7 @@ func (h *Head) copyTo(c *control.Conn, has map[string]copyOf, done <-chan struct
 	}
 }
 
-// sendOutput sends the bytes of a job's output between two offsets; the follower drops what it has behind
-// the first.
+// sendOutput sends the bytes of a job's output between two offsets; the follower drops what it has behind the first.
 func sendOutput(c *control.Conn, file, id string, from, to int64) (int64, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -305,8 +304,7 @@ func (s *holder) elsewhere(lead Seat) (Seat, bool) {
 	return now, ok && now.Name != lead.Name
 }
 
-// keep writes a piece of a job's output where it belongs; what was there is not what the head that leads
-// has.
+// keep writes a piece of a job's output where it belongs; what was there is not what the head that leads has.
 func (s *holder) keep(m control.Message) error {
 	if !filepath.IsLocal(m.Job) || m.At < 0 {
 		return fmt.Errorf("output of %q at %d", m.Job, m.At)
@@ -341,8 +339,7 @@ func (h *Head) taken(procs []control.Proc) (out []control.Proc) {
 	return out
 }
 
-// readWritten finds how far the output of a job's processes has come, and takes off a last line that was
-// torn.
+// readWritten finds how far the output of a job's processes has come, and takes off a last line that was torn.
 func (h *Head) readWritten(id string) (size int64, err error) {
 	f, err := os.OpenFile(h.outputFile(id), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {

@@ -29,8 +29,7 @@ type UserAnswer struct {
 // User is somebody whom `cluster user add` has made.
 type User = decide.User
 
-// newUser issues a certificate for a new user's key. The private key never leaves the user's
-// machine.
+// newUser issues a certificate for a new user's key. The private key never leaves the user's machine.
 func (h *Head) newUser(w http.ResponseWriter, r *http.Request) {
 	var q UserRequest
 	if !read(w, r, &q) {

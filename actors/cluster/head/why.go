@@ -11,8 +11,7 @@ import (
 // whyLimit is how long the agents of a job may take to answer.
 const whyLimit = 3 * time.Second
 
-// Because is the answer of one process of a job: Answer is an agent.Because, nil where its host is away
-// or silent.
+// Because is the answer of one process of a job: Answer is an agent.Because, nil where its host is away or silent.
 type Because struct {
 	Proc   int             `json:"proc"`
 	Host   string          `json:"host"`

@@ -16,8 +16,7 @@ import (
 	"strings"
 )
 
-// ErrOver is returned where another head leads by now.
-// In the words of the field: leader election.
+// ErrOver is returned where another head leads by now. In the words of the field: leader election.
 var ErrOver = errors.New("another head leads the cluster by now")
 
 // Store is a member of what keeps the state of a cluster. Its methods are safe for concurrent use.
@@ -60,9 +59,8 @@ type Term interface {
 	List(prefix string, see func(key string, value []byte) error) error
 	// Backup writes a snapshot of the state.
 	Backup(w io.Writer) error
-	// Replace makes room for a member without data at the address of one that has lost its own. The lost one
-	// is not a member any more, because it has voted for what nobody may forget; the new one does not vote
-	// before Promote.
+	// Replace makes room for a member without data at the address of one that has lost its own. The lost one is not a
+	// member any more, because it has voted for what nobody may forget; the new one does not vote before Promote.
 	Replace(p Peer) error
 	// Promote lets a member vote that Replace has made room for, once it has the data of the others.
 	Promote(p Peer) error

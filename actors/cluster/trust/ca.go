@@ -232,8 +232,7 @@ func readCert(name string) (*x509.Certificate, error) {
 	return c, nil
 }
 
-// readKey reads a private key. A file that others may read is refused, since the key may be known
-// to them already.
+// readKey reads a private key. A file that others may read is refused, since the key may be known to them already.
 func readKey(name string) (*ecdsa.PrivateKey, error) {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -2,10 +2,9 @@
 //
 // # What it is
 //
-// A cluster has a certificate authority of its own ([CA]), which signs one certificate for each node and
-// user ([Identity]), with its role in the subject ([Subject]). A [Token] lets a host without ssh join: it
-// has the authority's hash, by which the newcomer knows the cluster, and a secret that serves once and for
-// ten minutes.
+// A cluster has a certificate authority of its own ([CA]), which signs one certificate for each node and user
+// ([Identity]), with its role in the subject ([Subject]). A [Token] lets a host without ssh join: it has the
+// authority's hash, by which the newcomer knows the cluster, and a secret that serves once and for ten minutes.
 //
 // # What always holds
 //

@@ -100,8 +100,7 @@ func (i *Identity) refresh() error {
 	return nil
 }
 
-// same says whether a file is the one that was read. Files are replaced as a whole: times alone are not fine
-// enough.
+// same says whether a file is the one that was read. Files are replaced as a whole: times alone are not fine enough.
 func same(a, b fs.FileInfo) bool {
 	return b != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime())
 }

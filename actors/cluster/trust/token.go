@@ -13,8 +13,7 @@ import (
 	"strings"
 )
 
-// Token lets one host join: it names the cluster's head and its authority, so that the secret is sent
-// to nobody else.
+// Token lets one host join: it names the cluster's head and its authority, so that the secret is sent to nobody else.
 type Token struct {
 	CA     string // hash of the authority
 	Secret string // good for one host

@@ -1,8 +1,7 @@
-// Package decide is what an agent of a cluster decides, as a state machine: which head it speaks with and
-// when it dials again, what it does of what a head says, what it tells of its processes, and which of them
-// it ends. It does no I/O, reads no clock and starts nothing. [Agent.Step] takes an [Input] and returns
-// [Effect]s, which a driver carries out in their order: package agent with connections, processes and
-// timers, and the simulator (sim/heads) in virtual time.
+// Package decide is what an agent of a cluster decides, as a state machine: which head it speaks with and when it dials
+// again, what it does of what a head says, what it tells of its processes, and which of them it ends. It does no I/O,
+// reads no clock and starts nothing. [Agent.Step] takes an [Input] and returns [Effect]s, which a driver carries out in
+// their order: package agent with connections, processes and timers, and the simulator (sim/heads) in virtual time.
 //
 // # What always holds
 //

@@ -88,8 +88,7 @@ type Leave struct {
 	Why    string
 }
 
-// Effect is something that a driver is to do. Those of one step are in the order in which they are to
-// happen.
+// Effect is something that a driver is to do. Those of one step are in the order in which they are to happen.
 type Effect interface{ effect() }
 
 func (Dial) effect()    {}
@@ -160,9 +159,8 @@ type Signal struct {
 // Finish asks a process to end when its step is done.
 type Finish struct{ Life int64 }
 
-// Ask asks a process what its actors wait for, or wants of the folder of its run: Found answers the head's
-// message M. Life is 0
-// where the process is no more.
+// Ask asks a process what its actors wait for, or wants of the folder of its run: Found answers the head's message M.
+// Life is 0 where the process is no more.
 type Ask struct {
 	Life int64
 	M    control.Message
@@ -177,8 +175,7 @@ type Revoke struct{ Serials []string }
 // Renewed is a fresh certificate of this agent.
 type Renewed struct{ Cert string }
 
-// Dirs are the directories that jobs of the cluster keep files in, and the submitter of each, "" for an
-// administrator.
+// Dirs are the directories that jobs of the cluster keep files in, and the submitter of each, "" for an administrator.
 type Dirs struct{ Dirs, Users []string }
 
 // Clear says that a job is over: its files may go.

@@ -62,8 +62,7 @@ func (a *Agent) toProc(m control.Message) {
 	}
 }
 
-// launch starts a process that the head placed here. It is entered before it runs, so that orders
-// which follow find it.
+// launch starts a process that the head placed here. It is entered before it runs, so that orders which follow find it.
 func (a *Agent) launch(m control.Message) {
 	p := &proc{Proc: control.Proc{Job: m.Job, Proc: m.Proc, Gen: m.Gen}, life: a.number(), starting: true}
 	a.procs[key{m.Job, m.Proc}] = p
@@ -147,8 +146,7 @@ func (in Silent) apply(a *Agent) { a.at(in.Life, func(p *proc) { a.silent(p, in)
 
 func (in Exited) apply(a *Agent) { a.at(in.Life, func(p *proc) { a.exited(p, in) }) }
 
-// started reports that a process runs or could not be started, and carries out what was ordered
-// meanwhile.
+// started reports that a process runs or could not be started, and carries out what was ordered meanwhile.
 func (a *Agent) started(p *proc, in Started) {
 	answer := control.Message{Kind: control.Started, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen, Pid: in.Pid,
 		Err: in.Err}
@@ -211,8 +209,7 @@ func (a *Agent) silent(p *proc, in Silent) {
 	a.say(Kill{p.life})
 }
 
-// exited reports the end of a process. The end is kept as well, since a head that was away has to
-// learn of it later.
+// exited reports the end of a process. The end is kept as well, since a head that was away has to learn of it later.
 func (a *Agent) exited(p *proc, in Exited) {
 	k, text := key{p.Job, p.Proc.Proc}, in.Text
 	if p.hung != "" {

@@ -26,8 +26,7 @@ const (
 	pauseRefused = 2 * time.Second
 )
 
-// patience is how often the only head may fail that was never met, until it counts as ended: it may still
-// come up.
+// patience is how often the only head may fail that was never met, until it counts as ended: it may still come up.
 const patience = 30
 
 // pause is the time before the next dial. It is short where there is another head to try.
@@ -104,8 +103,7 @@ func (in Heard) apply(a *Agent) {
 	}
 }
 
-// catchUp sends what waited for a head, after the output that this one has not got: wrote says how far it
-// has come.
+// catchUp sends what waited for a head, after the output that this one has not got: wrote says how far it has come.
 func (a *Agent) catchUp(wrote []control.Proc) {
 	for _, m := range a.unheard(wrote) {
 		a.say(Send{a.way.conn, m})
@@ -133,8 +131,7 @@ func (a *Agent) tell(m control.Message) {
 	a.wait(m)
 }
 
-// wait keeps a message for the time when a head is there again; beyond a limit they are only
-// counted.
+// wait keeps a message for the time when a head is there again; beyond a limit they are only counted.
 func (a *Agent) wait(m control.Message) {
 	if len(a.late) < keepLate {
 		a.late = append(a.late, m)

@@ -397,8 +397,7 @@ type Remove struct {
 
 func (in Remove) ask() int64 { return in.Ask }
 
-// apply removes a host for good: its certificate is revoked, its agent ends, and its processes
-// count as lost at once.
+// apply removes a host for good: its certificate is revoked, its agent ends, and its processes count as lost at once.
 func (in Remove) apply(h *Head) {
 	a := h.agents[in.Host]
 	if a == nil {
@@ -418,8 +417,7 @@ func (in Remove) apply(h *Head) {
 	h.say(Answer{Ask: in.Ask, Member: a.Member})
 }
 
-// Enroll makes hosts members that `cluster up` has made certificates for: their serial numbers by their
-// names.
+// Enroll makes hosts members that `cluster up` has made certificates for: their serial numbers by their names.
 type Enroll struct {
 	Serials map[string]string
 	Last    bool // there are no more

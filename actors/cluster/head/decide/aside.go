@@ -25,8 +25,7 @@ func (h *Head) touch(key string) {
 	}
 }
 
-// At is the key of the stored thing that the step under way works on; "" outside a step, or where it works on
-// none.
+// At is the key of the stored thing that the step under way works on; "" outside a step, or where it works on none.
 func (h *Head) At() string { return h.at }
 
 // each reads things of one kind of the store, held to their bounds.

@@ -1,8 +1,7 @@
-// Package decide is what a cluster's head decides, as a state machine: who belongs to the cluster, which job
-// runs on which hosts, and in which order things have happened. It does no I/O, reads no clock and starts
-// nothing. [Head.Step] takes an [Input] with the time and returns [Effect]s, which a driver carries out: the
-// server of package head with connections, timers and a store, and the simulator (sim/heads) in virtual
-// time.
+// Package decide is what a cluster's head decides, as a state machine: who belongs to the cluster, which job runs on
+// which hosts, and in which order things have happened. It does no I/O, reads no clock and starts nothing. [Head.Step]
+// takes an [Input] with the time and returns [Effect]s, which a driver carries out: the server of package head with
+// connections, timers and a store, and the simulator (sim/heads) in virtual time.
 //
 // # What always holds
 //

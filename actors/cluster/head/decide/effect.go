@@ -7,8 +7,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/store"
 )
 
-// Effect is something that a driver is to do. Those of one step are in the order in which they are to
-// happen.
+// Effect is something that a driver is to do. Those of one step are in the order in which they are to happen.
 type Effect interface{ effect() }
 
 func (Commit) effect()  {}

@@ -212,8 +212,7 @@ func (Over) apply(*Head)     {}
 // Elapsed says that the time of a Wake has passed.
 type Elapsed struct{ Timer int64 }
 
-// apply acts on a timer that runs out: the host whose return it bounds is gone. A timer of nobody
-// was given up.
+// apply acts on a timer that runs out: the host whose return it bounds is gone. A timer of nobody was given up.
 func (in Elapsed) apply(h *Head) {
 	if in.Timer == h.telling {
 		h.telling = 0
@@ -273,8 +272,7 @@ type Event struct {
 // keepEvents bounds the log; the oldest are dropped.
 const keepEvents = 10000
 
-// event appends to the log. Its text is a person's, who may be allowed to look and no more; the kind a
-// program's.
+// event appends to the log. Its text is a person's, who may be allowed to look and no more; the kind a program's.
 func (h *Head) event(e Event) {
 	e.Time, e.N, e.Text = h.now, 1, Hide(e.Text)
 	if n := len(h.events); n > 0 {

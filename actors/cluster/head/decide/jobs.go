@@ -244,8 +244,7 @@ func (h *Head) free() (out []string) {
 	return out
 }
 
-// schedule starts the jobs that wait, in their order: none overtakes another, so that a large one is
-// not starved.
+// schedule starts the jobs that wait, in their order: none overtakes another, so that a large one is not starved.
 func (h *Head) schedule() {
 	if h.ending {
 		return

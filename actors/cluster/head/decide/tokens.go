@@ -40,8 +40,7 @@ type NewToken struct {
 
 func (in NewToken) ask() int64 { return in.Ask }
 
-// apply keeps a token for a host to join. Tokens are bounded in number, and those that have run out
-// are dropped first.
+// apply keeps a token for a host to join. Tokens are bounded in number, and those that have run out are dropped first.
 func (in NewToken) apply(h *Head) {
 	if len(h.tokens) >= keepTokens {
 		for _, k := range slices.Sorted(maps.Keys(h.tokens)) {

@@ -32,8 +32,7 @@ const mostRenewals = 64
 // keepSerials bounds how many certificates of a user count: one is renewed at half of its life.
 const keepSerials = 4
 
-// AddUser makes a user known who gets a certificate; one that is known already, with the same role, gets
-// another.
+// AddUser makes a user known who gets a certificate; one that is known already, with the same role, gets another.
 type AddUser struct {
 	Ask        int64
 	Name, Role string

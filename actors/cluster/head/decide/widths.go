@@ -8,9 +8,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 )
 
-// A job that has several replicas can go on with fewer where a host is lost and no other has room. Its
-// leading process says with how many, and how much memory each process needs then; widths are these ways,
-// the widest first.
+// A job that has several replicas can go on with fewer where a host is lost and no other has room. Its leading process
+// says with how many, and how much memory each process needs then; widths are these ways, the widest first.
 
 // procs is how many processes a job has, with the replicas that it runs with.
 func (j *Job) procs() int {
@@ -56,8 +55,7 @@ func (h *Head) holds(w control.Width, hosts []string) bool {
 	return true
 }
 
-// roomOf is the memory of a host that processes may fill; a host that does not say how much it has, has
-// enough.
+// roomOf is the memory of a host that processes may fill; a host that does not say how much it has, has enough.
 func (h *Head) roomOf(name string) int64 {
 	a := h.agents[name]
 	if a == nil || a.info.Memory == 0 {

@@ -86,8 +86,7 @@ func terms(t *testing.T, s store.Store) {
 	require.Empty(t, list(t, third, "a"))
 }
 
-// commits: all operations happen or none, one can be repeated, its revision is new, and a key may stand in
-// it once.
+// commits: all operations happen or none, one can be repeated, its revision is new, and a key may stand in it once.
 func commits(t *testing.T, s store.Store) {
 	term := lead(t, s)
 	defer term.End()
