@@ -177,6 +177,9 @@ type Options struct {
 	Choose func(block int, tensor string) Choice
 	// tokens of each sequence that a tensor of borders cuts, for costs; nil or 0 is one sequence
 	SeqLen func(data string) int
+	// how many sequences as long as each other the rows are of where keys of earlier rows are seen too, for costs;
+	// 0 is one
+	Sequences int
 	// how often a forward of attention writes or reads all scores, for costs of programs whose attention is
 	// not one kernel; 0 is fused
 	Scores float64

@@ -77,6 +77,9 @@ func (o *Options) attention(n *Node) (int64, bool) {
 		return int64(a.PerPair * a.pairs(s-t, s, o.lengthOf(a, s))), true
 	}
 	count := 1.0
+	if n := min(o.Sequences, t); n > 1 {
+		count, t, s = float64(n), max(1, t/n), max(1, s/n)
+	}
 	if o.SeqLen != nil && t == s {
 		if l := o.SeqLen(a.Data); l > 0 && l < t {
 			count, t, s = float64(t)/float64(l), l, l

@@ -48,7 +48,7 @@ func Command() *cobra.Command {
 		DisableFlagParsing: true, ValidArgsFunction: simFlags.Complete, RunE: simReplay}, &cobra.Command{
 		Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]", Short: "Simulate several schedules side by side",
 		DisableFlagParsing: true, ValidArgsFunction: simFlags.Complete, RunE: simCompare}, predictCommand(),
-		fidelityCommand(), encoderCommand(), denoiserCommand(), rolloutsCommand(), overlapCommand(), diffCommand(), daysCommand())
+		fidelityCommand(), encoderCommand(), denoiserCommand(), rolloutsCommand(), serveCommand(), overlapCommand(), diffCommand(), daysCommand())
 	return c
 }
 
