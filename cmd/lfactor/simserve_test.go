@@ -57,3 +57,39 @@ func TestSimServe(t *testing.T) {
 	_, err = simOutput(t, "sim", "serve", "--steps", file)
 	require.ErrorContains(t, err, `steps.csv:2: heads: "x" is no number of a step`)
 }
+
+// TestSimRolloutsPriced: times of drawing and training come from the run's model and plan on a machine, what flags say
+// stands, and more devices a sampler draw faster.
+func TestSimRolloutsPriced(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "run.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`model: {name: qwen/3-8b, init: random}
+data: {paths: [none], tokenizer: none, seq_len: 2048}
+objective: {kind: grpo}
+rollout: {group: 8, max_tokens: 1024, staleness: 1}
+reward: {kind: math}
+train: {steps: 10, global_batch: 64, micro_batch: 1, precision: bf16}
+plan: {tp: 4, dp: 2}
+checkpoint: {dir: ckpt}
+`), 0o644))
+	rows := func(args ...string) (all []sim.RolloutsRow) {
+		out, err := simOutput(t, append([]string{"sim", "rollouts", file, "--cluster", "h100", "--samplers", "2",
+			"--staleness", "0,1", "-o", "json"}, args...)...)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal([]byte(out), &all))
+		return all
+	}
+	one, two, given := rows(), rows("--tp", "2"), rows("--train", "100", "--token", "0.001")
+	require.Less(t, one[1].Step, one[0].Step)
+	require.Less(t, two[0].Step, one[0].Step)
+	require.InDelta(t, 101, given[1].Step, 2)
+	for _, bad := range [][]string{{file}, {"--cluster", "h100"}, {"--tp", "2"}, {file, "--cluster", "h100", "--tp", "0"},
+		{file, "--cluster", "nowhere"}} {
+		_, err := simOutput(t, append([]string{"sim", "rollouts"}, bad...)...)
+		require.Error(t, err, "%v", bad)
+	}
+	_, err := simOutput(t, "sim", "rollouts", "../../docs/examples/llama3-405b.yaml", "--cluster", "h100")
+	var e exit.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, exit.Fit, e.Code, err)
+}

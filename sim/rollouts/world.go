@@ -1,10 +1,12 @@
 package rollouts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/pool"
@@ -24,9 +26,13 @@ type World struct {
 	Length, Spread float64 // of answers: the median of their tokens, and σ of its logarithm
 	Most           float64 // tokens of an answer at most, 0 for no bound
 	Token          float64 // time of a token of an answer, whatever else the sampler draws
-	Train          float64 // time of a round's steps
-	Load           float64 // time in which a sampler takes weights
-	Publish        float64 // time in which the trainer gives weights out
+	// the same where it depends on how many answers the sampler draws, and on the tokens that each sees; nil for Token
+	Price   func(answers int, context float64) float64
+	Prompt  float64 // tokens of a prompt
+	Prefill float64 // time of a prompt, in which its sampler draws nothing
+	Train   float64 // time of a round's steps
+	Load    float64 // time in which a sampler takes weights
+	Publish float64 // time in which the trainer gives weights out
 
 	Seed uint64
 }
@@ -125,33 +131,110 @@ func (x *trainer) begin(ctx actors.Context) {
 // Waits implements actors.Behaviour.
 func (x *trainer) Waits() actors.Wait { return actors.Wait{For: actors.None} }
 
-// sampler draws at a place: all its tasks at once.
+// sampler draws at a place: all its tasks side by side, a token of each answer at a time.
 type sampler struct {
 	t      *trainer
 	member uint32
 	tasks  []actors.Message
+	left   []int       // answers of each task
+	under  []drawing   // answers that are drawn, those that end first last
+	drawn  float64     // tokens of each answer since the sampler had nothing to do
+	seen   float64     // tokens that answers see beside those drawn, all together
+	pause  float64     // seconds of prompts that are still to be computed
 	ready  actors.Time // when its weights are there
-	until  actors.Time // when the last of its tasks ends
+	at     actors.Time // until when tokens are counted
+	next   actors.Timer
+}
+
+// drawing is an answer: its task, and at how many drawn tokens it ends.
+type drawing struct {
+	task int
+	ends float64
+	sees float64 // tokens beside those drawn
 }
 
 // Receive implements actors.Behaviour.
 func (s *sampler) Receive(ctx actors.Context, m *actors.Message) {
+	s.advance(ctx)
 	switch m.Kind {
 	case pool.Begin:
 		s.member = m.Epoch
 	case pool.Load:
 		s.ready = ctx.Now() + actors.Time(duration(s.t.Load))
 	case pool.Task:
-		begin := max(s.ready, ctx.Now())
-		end := begin + actors.Time(duration(s.t.takes(rounds.TaskOf(m))))
-		s.t.worked += max(0, seconds(end-max(s.until, begin)))
-		s.until = max(s.until, end)
-		s.tasks = append(s.tasks, *m)
-		ctx.After(actors.Duration(end-ctx.Now()), actors.Message{Step: int64(len(s.tasks) - 1)})
+		s.take(ctx, m)
 	case actors.Tick:
-		ctx.Send(0, actors.Message{Kind: pool.Result, Epoch: s.member, Step: s.tasks[m.Step].Step})
+		for n := len(s.under); n > 0 && s.under[n-1].ends <= s.drawn+1e-6; n = len(s.under) {
+			k := s.under[n-1].task
+			s.seen -= s.under[n-1].sees
+			s.under = s.under[:n-1]
+			if s.left[k]--; s.left[k] == 0 {
+				ctx.Send(0, actors.Message{Kind: pool.Result, Epoch: s.member, Step: s.tasks[k].Step})
+			}
+		}
+	}
+	s.wait(ctx)
+}
+
+// take begins a task's answers, whose prompts are computed first.
+func (s *sampler) take(ctx actors.Context, m *actors.Message) {
+	if len(s.under) == 0 {
+		s.drawn, s.seen = 0, 0
+	}
+	task := rounds.TaskOf(m)
+	s.tasks, s.left = append(s.tasks, *m), append(s.left, s.t.Each)
+	s.pause += s.t.Prefill
+	for i := range s.t.Each {
+		n := max(s.t.tokens(task, i), 0)
+		x := drawing{len(s.tasks) - 1, s.drawn + n, s.t.Prompt + float64(task.From) - s.drawn}
+		at, _ := slices.BinarySearchFunc(s.under, x, func(a, b drawing) int { return cmp.Compare(b.ends, a.ends) })
+		s.under = slices.Insert(s.under, at, x)
+		s.seen += x.sees
 	}
 }
+
+// token is the time of a token of each answer that is drawn.
+func (s *sampler) token() float64 {
+	if s.t.Price == nil {
+		return s.t.Token
+	}
+	n := float64(len(s.under))
+	return s.t.Price(len(s.under), max(0, s.seen/n+s.drawn))
+}
+
+// advance counts the tokens that were drawn since it was last asked.
+func (s *sampler) advance(ctx actors.Context) {
+	past := seconds(ctx.Now() - max(s.at, s.ready)) // a sampler that takes weights draws nothing
+	s.at = ctx.Now()
+	if len(s.under) == 0 || past <= 0 {
+		return
+	}
+	s.t.worked += past
+	paused := min(past, s.pause)
+	s.pause -= paused
+	if t := s.token(); t > 0 {
+		s.drawn += (past - paused) / t
+	}
+}
+
+// wait has a timer tell of the next answer's end, or of a time in which the price of a token has changed.
+func (s *sampler) wait(ctx actors.Context) {
+	if s.next != 0 {
+		ctx.Cancel(s.next)
+		s.next = 0
+	}
+	if n := len(s.under); n > 0 {
+		left := s.under[n-1].ends - s.drawn
+		if s.t.Price != nil {
+			left = min(left, repriced)
+		}
+		first := seconds(max(0, s.ready-ctx.Now())) + s.pause
+		s.next = ctx.After(max(1, duration(first+max(0, left)*s.token())), actors.Message{})
+	}
+}
+
+// repriced is the number of tokens behind which the keys that answers see have a new price.
+const repriced = 256
 
 // Waits implements actors.Behaviour.
 func (s *sampler) Waits() actors.Wait { return actors.Wait{For: actors.None} }
@@ -166,15 +249,11 @@ func (w *World) length(round int64, group, i int) float64 {
 	return n
 }
 
-// takes is how long a task takes: as its longest answer.
-func (w *World) takes(t rounds.Task) float64 {
-	most := 0.0
-	for i := range w.Each {
-		n := w.length(t.Round, t.Group, i)
-		if t.To > 0 {
-			n = min(n, float64(t.To))
-		}
-		most = max(most, n-float64(t.From))
+// tokens is how many an answer of a task has in it.
+func (w *World) tokens(t rounds.Task, i int) float64 {
+	n := w.length(t.Round, t.Group, i)
+	if t.To > 0 {
+		n = min(n, float64(t.To))
 	}
-	return most * w.Token
+	return n - float64(t.From)
 }

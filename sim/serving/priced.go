@@ -1,6 +1,8 @@
 package serving
 
 import (
+	"math/bits"
+
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -13,7 +15,7 @@ import (
 
 // On prices steps of a model on a described machine: the kernels of the step's own trace, on tp devices that divide
 // them evenly and add up the rows of two layers' outputs in each block. Keys and values are read where they lie. Prices
-// of a class of loads are computed once.
+// of like loads are computed once.
 func On(m *cost.Machine, of *family.Model, d tensor.DType, tp int) func(l sample.Load) float64 {
 	known := map[sample.Load]float64{}
 	var devices []int
@@ -21,8 +23,7 @@ func On(m *cost.Machine, of *family.Model, d tensor.DType, tp int) func(l sample
 		devices = append(devices, i)
 	}
 	program := m.Program()
-	return func(l sample.Load) float64 {
-		l = l.Class()
+	price := func(l sample.Load) float64 {
 		if t, ok := known[l]; ok {
 			return t
 		}
@@ -47,12 +48,26 @@ func On(m *cost.Machine, of *family.Model, d tensor.DType, tp int) func(l sample
 		known[l] = t
 		return t
 	}
+	return func(l sample.Load) float64 { // what more keys cost lies on a line
+		l.Rows, l.Heads, l.Sequences = coarse(l.Rows), coarse(l.Heads), coarse(l.Sequences)
+		few, many := l, l
+		few.Keys = 1 << max(6, bits.Len(uint(l.Keys))-1)
+		many.Keys = 2 * few.Keys
+		a := price(few)
+		return a + (price(many)-a)*max(0, float64(l.Keys-few.Keys)/float64(few.Keys))
+	}
+}
+
+// coarse rounds a number up to one of four binary digits, so that few prices are computed.
+func coarse(n int) int {
+	unit := 1 << max(0, bits.Len(uint(max(n, 1)-1))-4)
+	return (max(n, 1) + unit - 1) / unit * unit
 }
 
 // traceOf is that of a step of a class.
 func traceOf(of *family.Model, o grad.Options, l sample.Load) *grad.Trace {
-	return of.Record(o, block.Rec{Shape: of.Vision.Shape(l.Rows, 0), Logits: true, Cached: true, Pool: l.Keys, KeyRows: l.Keys,
-		Heads: l.Heads}, family.Stage{To: len(of.Blocks)})
+	return of.Record(o, block.Rec{Shape: of.Vision.Shape(l.Rows, 0), Logits: true, Cached: true, Pool: l.Keys,
+		KeyRows: l.Keys, Heads: l.Heads}, family.Stage{To: len(of.Blocks)})
 }
 
 // Memory is the bytes of a model's parameters, and of the keys and values of a token, in a type.

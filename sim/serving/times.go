@@ -14,8 +14,8 @@ type Measured struct {
 	Seconds float64
 }
 
-// Times are those of steps on one machine: of each class of rows a time, and beside it times of a key that is seen and of
-// a row that is drawn from, which are the same for all.
+// Times are those of steps on one machine: of each class of rows a time, and beside it times of a key that is seen and
+// of a row that is drawn from, which are the same for all.
 type Times struct {
 	rows      []int // ascending
 	base      []float64

@@ -25,7 +25,8 @@ func TestFit(t *testing.T) {
 	}
 	times, err := Fit(steps)
 	require.NoError(t, err)
-	for _, l := range []sample.Load{{Rows: 8, Keys: 3000, Heads: 8}, {Rows: 24, Keys: 300, Heads: 24}, {Rows: 384, Keys: 20000, Heads: 2}} {
+	for _, l := range []sample.Load{{Rows: 8, Keys: 3000, Heads: 8}, {Rows: 24, Keys: 300, Heads: 24},
+		{Rows: 384, Keys: 20000, Heads: 2}} {
 		require.InEpsilon(t, rule(l), times.Step(l), 0.01, "%+v", l)
 	}
 	_, err = Fit([]Measured{{sample.Load{}, 1}})

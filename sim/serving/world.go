@@ -155,8 +155,9 @@ func (s *server) turns(number int) *turns {
 
 // holder is the queue that has a request; the last one where none has.
 func (s *server) holder(request int64) *turns {
+	its := func(m actors.Message) bool { return m.Step == request }
 	for _, t := range s.old {
-		if t.requests[request] != nil || slices.ContainsFunc(t.waiting, func(m actors.Message) bool { return m.Step == request }) {
+		if t.requests[request] != nil || slices.ContainsFunc(t.waiting, its) {
 			return t
 		}
 	}

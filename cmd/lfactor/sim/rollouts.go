@@ -26,12 +26,13 @@ type RolloutsRow struct {
 }
 
 func rolloutsCommand() *cobra.Command {
-	c := &cobra.Command{Use: "rollouts",
+	c := &cobra.Command{Use: "rollouts [RUN.yaml [key=value ...] --cluster NAME] [flags]",
 		Short: "Size samplers against the trainer of a run that draws its answers",
 		Long: "The desk that hands answers to samplers runs in virtual time: steps are given for numbers of samplers " +
-			"and for\nstaleness, with the shares of time in which the trainer waits for answers and samplers have nothing to " +
-			"draw.\nTimes are yours, as a run reports them; nothing is read.",
-		Args: cobra.NoArgs}
+			"and for\nstaleness, with the shares of time in which the trainer waits for answers and samplers have " +
+			"nothing to draw.\nTimes are yours, as a run reports them. With RUN.yaml and --cluster they are those of the " +
+			"run's plan and of its model on that\nmachine, where you do not give them.",
+		Args: cobra.ArbitraryArgs}
 	f := c.Flags()
 	w := rollouts.World{Rounds: 200}
 	f.IntVar(&w.Groups, "groups", 32, "prompts of a step")
@@ -43,12 +44,18 @@ func rolloutsCommand() *cobra.Command {
 	f.Float64Var(&w.Train, "train", 20, "seconds of a step's training")
 	f.Float64Var(&w.Publish, "publish", 1, "seconds in which the trainer gives its weights out")
 	f.Float64Var(&w.Load, "load", 1, "seconds in which a sampler takes weights")
+	f.Float64Var(&w.Prompt, "prompt", 100, "tokens of a prompt")
 	f.IntVar(&w.Hold, "hold", 8, "prompts that a sampler draws answers to at once")
 	f.Int64Var(&w.Schedule.Span, "span", 0, "rollout.span")
 	f.Uint64Var(&w.Seed, "seed", 1, "of lengths")
 	samplers := f.IntSlice("samplers", []int{2, 4, 8}, "numbers of samplers")
 	staleness := f.IntSlice("staleness", []int{0, 1, 2, 4}, "values of rollout.staleness")
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	var on generation
+	on.flags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := on.times(c, &w, args); err != nil {
+			return err
+		}
 		all, err := sized(w, *samplers, *staleness)
 		if err != nil {
 			return err
