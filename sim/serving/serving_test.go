@@ -76,7 +76,8 @@ func (j *judge) took(t *turns, before sample.Stats, m *actors.Message, err error
 		j.fail("S-8", "request %d begins with weights that were replaced", m.Step)
 	case errors.Is(err, queue.ErrClosed):
 	case room && errors.Is(err, queue.ErrFull):
-		j.fail("S-3", "request %d is refused where %d wait with %d tokens", m.Step, before.Waiting, before.WaitingTokens)
+		j.fail("S-3", "request %d is refused where %d wait, with %d tokens", m.Step, before.Waiting,
+			before.WaitingTokens)
 	case !room && err == nil:
 		j.fail("S-3", "request %d is let in where %d wait with %d tokens", m.Step, before.Waiting, before.WaitingTokens)
 	}

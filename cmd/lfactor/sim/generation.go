@@ -35,8 +35,8 @@ func (g *generation) flags(c *cobra.Command) {
 		strings.Join(configs.Clusters(), ", ")+") or a file")
 	f.StringVar(&g.software, "software", "", "program that trains, as lfactor sim takes it")
 	f.IntVar(&g.tp, "tp", 1, "devices of a sampler, which share the model")
-	f.Float64Var(&g.passes, "passes", 0, "forward passes beside training, as for log-probabilities of a reference: a third of a "+
-		"step's time each")
+	f.Float64Var(&g.passes, "passes", 0, "forward passes beside training, as for log-probabilities of a reference: a "+
+		"third of a step's time each")
 }
 
 // times takes from a run file and a machine what flags have not said.
@@ -96,8 +96,8 @@ func (g *generation) priced(c *cobra.Command, w *rollouts.World, m *cost.Machine
 	f, of, d := c.Flags(), j.Model, fit.Precisions[cfg.Run.Train.Precision]
 	weights, token := serving.Memory(of, d)
 	if need, have := float64(weights)+float64(token)*(w.Prompt+w.Most), float64(g.tp)*m.Least(); need > have {
-		return exit.With(fmt.Errorf("sim rollouts: weights and one answer take %s, and %d devices of %s have %s: try a larger --tp",
-			unit.Bytes(need), g.tp, m.Name, unit.Bytes(have)), exit.Fit)
+		return exit.With(fmt.Errorf("sim rollouts: weights and one answer take %s, and %d devices of %s have %s: "+
+			"try a larger --tp", unit.Bytes(need), g.tp, m.Name, unit.Bytes(have)), exit.Fit)
 	}
 	price := serving.On(rehearsal.Dispatching(m, of).Planned(g.tp, of.Low != nil), of, d, g.tp)
 	said := []string{}

@@ -48,7 +48,7 @@ type served struct {
 
 func serveCommand() *cobra.Command {
 	c := &cobra.Command{Use: "serve [MODEL | RUN.yaml] [flags]",
-		Short: "What clients of lfactor serve will see: times to the first token and between tokens, for a load that you describe",
+		Short: "What clients of lfactor serve will see: times to the first token and between tokens, under a load",
 		Long: "The server's queue and engine run in virtual time, without the model's numbers. What a step takes is " +
 			"measured on this machine\nwith MODEL's weights (--keep writes it to a file), read from such a file (--steps), " +
 			"or priced on a described machine (--cluster).",
@@ -122,8 +122,7 @@ func checkServed(w *serving.World, o *served, args []string) error {
 	case e.Pages < 1 || e.Rows < 1 || e.Running < 1 || w.Queue < 1 || w.Tokens < 1 || o.tp < 1:
 		return exit.Usagef("sim serve: --pages, --step-tokens, --running, --queue, --queue-tokens, --tp are above 0")
 	case w.Clients > 0 && w.Rate > 0:
-		return exit.Usagef("sim serve: --clients ask when they are answered, requests at a --rate come by themselves: " +
-			"one of both")
+		return exit.Usagef("sim serve: --clients ask when they are answered, requests at a --rate by themselves: want one")
 	case w.Aborts > 0 && w.Patience == 0:
 		return exit.Usagef("sim serve: --aborts wants --patience, within which clients go away")
 	case (o.steps != "") == (len(args) > 0):
@@ -232,7 +231,8 @@ func stepsOf(c *cobra.Command, path string, d tensor.DType, w *serving.World) ([
 	for _, long := range []int{sample.PageRows, int(w.Prompt.Median + w.Answer.Median)} {
 		for _, n := range []int{1, 2, 4, 8, 16, 32, 64} {
 			length := min(long, e.Context()-8)
-			if n > w.Engine.Running || length < 2 || n*(length+8) > min(w.Engine.Pages*sample.PageRows, measuredMost) && n > 1 {
+			room := min(w.Engine.Pages*sample.PageRows, measuredMost)
+			if n > w.Engine.Running || length < 2 || n*(length+8) > room && n > 1 {
 				continue
 			}
 			fmt.Fprintf(c.ErrOrStderr(), "measuring %d answers behind %d tokens\n", n, length)
@@ -320,6 +320,6 @@ func printServed(s *Served) {
 	}
 	t.Render()
 	ends := strings.ReplaceAll(strings.Trim(fmt.Sprint(s.Ends), "map[]"), " ", ", ")
-	fmt.Fprintf(cli.Out, "%.1f tokens/s, %.2f answers/s, ends: %s; %d prompt tokens were shared, %d answers gave their "+
-		"pages up\n", s.Tokens, s.Answers, ends, s.Shared, s.Preempted)
+	fmt.Fprintf(cli.Out, "%.1f tokens/s, %.2f answers/s, ends: %s; %d prompt tokens were shared, %d answers gave "+
+		"their pages up\n", s.Tokens, s.Answers, ends, s.Shared, s.Preempted)
 }
