@@ -66,3 +66,16 @@ func TestConfigCheckLoong(t *testing.T) {
 	require.Equal(t, exit.Usage, code)
 	require.Contains(t, out, `did you mean "hidden_size"?`)
 }
+
+// TestExplainCluster: config explain knows the keys of cluster files, one by one and by section, and says their units.
+func TestExplainCluster(t *testing.T) {
+	t.Parallel()
+	code, out := runIn(t, t.TempDir(), nil, "config", "explain", "host.copy")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "host.copy (of cluster files; in B/s, MB/s, Gb/s, GB/s, TB/s; default 25 GB/s)\n")
+	code, out = runIn(t, t.TempDir(), nil, "config", "explain", "second")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "second.flops")
+	code, _ = runIn(t, t.TempDir(), nil, "config", "explain", "host.copies")
+	require.Equal(t, exit.Usage, code)
+}

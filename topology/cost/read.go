@@ -1,17 +1,13 @@
 package cost
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/topology/collective"
 )
 
 const fileBytesMax = 1 << 20
@@ -155,8 +151,7 @@ func Read(file string, text []byte) (*Machine, error) {
 	if len(text) > fileBytesMax {
 		return nil, &configs.Error{File: file, Why: "more than 1 MiB"}
 	}
-	r := &reader{file: file, seen: map[string]int{}, m: &Machine{Efficiency: 0.6, Stream: 0.8, Copy: 25e9, Hosts: 1,
-		Reserve: UsualReserve, Local: collective.Link{PerByte: 1}, Remote: collective.Link{PerByte: 1}}}
+	r := &reader{file: file, seen: map[string]int{}, m: usual()}
 	r.lines(text)
 	r.line = 0
 	for _, f := range fields {
@@ -245,11 +240,10 @@ func (r *reader) set(key, value string) {
 			return
 		}
 	}
-	known := []string{"name", "software"}
-	for _, f := range fields {
-		known = append(known, f.key)
+	var known []string
+	for _, k := range Keys() {
+		known = append(known, k.Name)
 	}
-	known = append(known, "network.dispatch", "network.cables")
 	r.fault(key, "is not a setting of a cluster", "there are "+strings.Join(known, ", "))
 }
 
@@ -258,7 +252,7 @@ func (r *reader) number(f field, value string) {
 	digits, unit, _ := strings.Cut(value, " ")
 	v, err := strconv.ParseFloat(digits, 64)
 	factor, known := f.units[strings.TrimSpace(unit)]
-	names := slices.SortedFunc(maps.Keys(f.units), func(a, b string) int { return cmp.Compare(f.units[a], f.units[b]) })
+	names := f.names()
 	switch {
 	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
 		r.fault(f.key, fmt.Sprintf("%q is not a number", digits), "")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/cost"
 )
 
 // Command is lfactor config: work on configurations.
@@ -95,6 +97,19 @@ func configExplain(_ *cobra.Command, args []string) error {
 			}
 		})
 	}
+	if keys := clusterKeys(args[0]); len(args) == 1 && len(keys) > 0 {
+		return cli.EmitAs(cli.Out, form, keys, func(w io.Writer) {
+			for _, k := range keys {
+				of := []string{"of cluster files"}
+				for _, x := range []struct{ name, is string }{{"in ", k.Units}, {"default ", k.Default}} {
+					if x.is != "" {
+						of = append(of, x.name+x.is)
+					}
+				}
+				fmt.Fprintf(w, "%s (%s)\n  %s\n", k.Name, strings.Join(of, "; "), k.Doc)
+			}
+		})
+	}
 	k, err := configs.Find(args[0])
 	if err != nil {
 		return exit.With(err, exit.Usage)
@@ -110,6 +125,14 @@ func configExplain(_ *cobra.Command, args []string) error {
 	value = configs.Redact(value)
 	return cli.EmitAs(cli.Out, form, explained{k, value, cfg.Origin(k.Name).String()},
 		func(w io.Writer) { fmt.Fprintln(w, cfg.Explain(k)) })
+}
+
+// clusterKeys are the settings of cluster files that a name or a section means, where no run file has it.
+func clusterKeys(name string) []cost.Key {
+	return slices.DeleteFunc(cost.Keys(), func(k cost.Key) bool {
+		section, _, inner := strings.Cut(k.Name, ".")
+		return !inner || k.Name != name && section != name
+	})
 }
 
 func configDiff(_ *cobra.Command, args []string) error {

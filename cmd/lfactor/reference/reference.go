@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology/cost"
 )
 
 // Command is lfactor reference: the pages of docs/reference, or the manual pages of a release.
@@ -47,7 +48,7 @@ func Command() *cobra.Command {
 // Pages are the pages by name of file.
 func Pages(root *cobra.Command) map[string]string {
 	return map[string]string{"commands.md": commands(root), "keys.md": keys(), "values.md": values(),
-		"operations.md": operations()}
+		"operations.md": operations(), "clusters.md": clusters()}
 }
 
 const written = "This page is written by `go run ./cmd/lfactor reference docs/reference`.\n"
@@ -178,6 +179,29 @@ func values() string {
 		if err == nil { // it is listed
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, quoted(o.State), o.Paper)
 		}
+	}
+	return b.String()
+}
+
+// clusters is a table of the settings of cluster files, and one of those of software.
+func clusters() string {
+	var b strings.Builder
+	b.WriteString("# Keys of cluster files\n\n" + written + "\n`lfactor config explain KEY` says the same of one. Files that come with " +
+		"lfactor: " + quoted(configs.Clusters()) + ". [Software](../simulation.md#software) has files of its own.\n")
+	section := "-"
+	for _, k := range cost.Keys() {
+		head, _, inner := strings.Cut(k.Name, ".")
+		if !inner {
+			head = "at the top"
+		}
+		if head != section {
+			section = head
+			fmt.Fprintf(&b, "\n## %s\n\n| key | unit | default | |\n|---|---|---|---|\n", head)
+		}
+		if k.Must {
+			k.Default = "has to be there"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, cell(k.Units), k.Default, cell(k.Doc))
 	}
 	return b.String()
 }
