@@ -81,6 +81,23 @@ type region struct {
 	v   []float32
 }
 
+// pictureMost is the bytes of a file of train.eval_images.
+const pictureMost = 64 << 20
+
+// picture reads a file that is a regular one of no more than pictureMost.
+func picture(path string) ([]byte, error) {
+	f, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !f.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no file", path)
+	case f.Size() > pictureMost:
+		return nil, fmt.Errorf("%s has %d bytes, and a picture at most %d", path, f.Size(), pictureMost)
+	}
+	return os.ReadFile(path)
+}
+
 // openShown readies train.eval_prompts, as the model's task shows it.
 func (d *data) openShown() (err error) {
 	c := d.r.cfg
@@ -92,7 +109,7 @@ func (d *data) openShown() (err error) {
 	x := &evalPrompts{asked: trained.Showing{Prompts: t.EvalPrompts, Steps: t.EvalDrawSteps, Guidance: t.EvalGuidance}}
 	for i := range t.EvalPrompts {
 		if len(t.EvalImages) > 0 {
-			b, err := os.ReadFile(t.EvalImages[min(i, len(t.EvalImages)-1)])
+			b, err := picture(t.EvalImages[min(i, len(t.EvalImages)-1)])
 			if err != nil {
 				return c.Fault("train.eval_images", err.Error(), "")
 			}

@@ -85,3 +85,19 @@ func TestShown(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, Train(context.Background(), cfg, Options{}), "data.seq_len leaves 1 beside")
 }
+
+// TestPicture: a picture of train.eval_images is a file, and of a size that fits into memory.
+func TestPicture(t *testing.T) {
+	dir := t.TempDir()
+	_, err := picture(dir)
+	require.ErrorContains(t, err, "is no file")
+	large := filepath.Join(dir, "large.png")
+	require.NoError(t, os.WriteFile(large, nil, 0o644))
+	require.NoError(t, os.Truncate(large, pictureMost+1))
+	_, err = picture(large)
+	require.ErrorContains(t, err, "has 67108865 bytes, and a picture at most 67108864")
+	require.NoError(t, os.Truncate(large, 3))
+	b, err := picture(large)
+	require.NoError(t, err)
+	require.Len(t, b, 3)
+}
