@@ -215,6 +215,7 @@ type Wait struct {
 type Held struct {
 	To      Ref
 	Edge    string // "activation 0→1"
-	Count   int    // messages
+	Count   int    // messages, or tasks of a place of a pool
 	Credits int    // of the edge, all of them spent
+	Since   Time   // a place of a pool has last said something
 }

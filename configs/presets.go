@@ -28,17 +28,6 @@ func Towers() (names []string) {
 	return
 }
 
-// TowerParameters is the number of parameters that a named tower claims, a closing norm included that
-// features need not pass.
-func TowerParameters(name string) int {
-	root := embedded(towerFiles, path.Join("towers", name+".yaml"))
-	n := 0
-	if err := source.Lookup(root, "parameters").Decode(&n); err != nil {
-		panic("configs: " + name + ": " + err.Error()) // a test reads them all
-	}
-	return n
-}
-
 // embedded parses a file that is part of the program.
 func embedded(files embed.FS, file string) *yaml.Node {
 	text, err := files.ReadFile(file)

@@ -5,6 +5,7 @@ package crew
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -60,6 +61,9 @@ type member struct {
 	in     chan actors.Message
 	leave  context.CancelCauseFunc
 }
+
+// hangs is how long a member with tasks, which says every second that it lives, says nothing until it counts as stuck.
+const hangs = 5 * time.Second / 2
 
 // Own is the body of a message that stays in this process: nothing counts it.
 type Own struct{}
@@ -127,14 +131,23 @@ func (c *Crew) Ask(ctx context.Context, m actors.Message) (actors.Message, error
 	}
 }
 
-// Waits says in which place a member with tasks has said nothing for the longest time, for how long and what is waited
-// for, "" for nothing. There may be no crew.
-func (c *Crew) Waits() (what string, place int, silent time.Duration) {
+// Members says of each place, as of an actor with its number, what its member does and for how long it has said
+// nothing. One that is closed, or hangs, is stuck. There may be no crew.
+func (c *Crew) Members() (out []host.Status) {
 	if c == nil {
-		return "", 0, 0
+		return nil
 	}
 	s := c.sys.Ask(time.Second)[0]
-	return s.Wait.What, c.o.First + int(s.Wait.For-placeRef), s.Age
+	for _, h := range s.Wait.Held {
+		m := host.Status{Ref: actors.Ref(c.o.First) + h.To - placeRef, Stuck: h.Edge == pool.Over}
+		m.Wait = actors.Wait{For: actors.None, What: h.Edge}
+		if m.Age = s.Age - time.Duration(h.Since); h.Count > 0 {
+			m.Wait.Busy, m.Wait.What = true, fmt.Sprintf("%d results", h.Count)
+			m.Stuck = c.o.Silence > 0 && m.Age > hangs
+		}
+		out = append(out, m)
+	}
+	return out
 }
 
 // Send implements host.Remote: what the pool says to its owner and to places. It never waits.

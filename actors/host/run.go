@@ -19,7 +19,7 @@ type RunOptions struct {
 	Backend func(rank int) kernels.Backend
 	Fill    family.FillFunc
 	Batches BatchFunc
-	Waits   func() string        // what Batches wait for, "" for nothing; nil for what is not known
+	Members func() []Status      // of pools that Batches wait for; nil for none
 	Observe func(actors.Message) // reports, from one goroutine
 	Save    func(rank int) Saver // nil for none
 	// Begin makes room for a checkpoint; Commit makes it durable from the ranks' parts of the manifest and
@@ -143,7 +143,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 	if o.On != nil {
 		sys.on = o.On()[o.Proc]
 	}
-	sys.names, sys.waits = l.ActorName, o.Waits
+	sys.names, sys.members = l.ActorName, o.Members
 	if sys.capture = o.Capture; o.Capture != nil {
 		o.Capture.name, o.Capture.life = l.ActorName, o.Life
 	}

@@ -54,8 +54,8 @@ type System struct {
 	on      string // the host that it lives on, "" where that is not known
 	proc    int
 	names   func(actors.Ref) string // of actors, short
-	waits   func() string           // what batches wait for, or nil
 	took    func() int64            // bytes of messages of other processes, or nil
+	members func() []Status         // of pools that batches wait for, or nil
 	taps    []*tap
 	capture *Capture
 	lost    chan error       // takes what ends the process; nil where nothing does

@@ -171,15 +171,26 @@ func (d Diagnosis) loop(path []Status, at map[actors.Ref]Status) Diagnosis {
 	return d
 }
 
-// Explain is Ask, with what a loader's reads wait for.
+// Explain is Ask, with what a loader's reads wait for, and with the members of pools.
 func (s *System) Explain(timeout time.Duration) []Status {
 	all := s.Ask(timeout)
 	reads, waits := store.Waits(), ""
+	var members []Status
+	if s.members != nil {
+		members = s.members()
+	}
+	last := Status{Ref: actors.None} // which has said nothing for the longest time
+	for _, m := range members {
+		if m.Wait.Busy && (last.Ref == actors.None || m.Age > last.Age) {
+			last = m
+		}
+	}
 	if len(reads) > 0 {
 		r := reads[0]
 		waits = fmt.Sprintf("%s at byte %d since %v", r.Name, r.At, time.Since(r.Since).Round(100*time.Millisecond))
-	} else if s.waits != nil {
-		waits = s.waits()
+	} else if last.Ref != actors.None {
+		waits = fmt.Sprintf("%s of %s, which has said nothing for %v", last.Wait.What, last.Name,
+			last.Age.Round(time.Millisecond))
 	}
 	edges := s.Edges()
 	for i := range all {
@@ -192,10 +203,10 @@ func (s *System) Explain(timeout time.Duration) []Status {
 			}
 		}
 		if w := &all[i].Wait; waits != "" && w.Busy && strings.HasPrefix(all[i].Name, "loader") {
-			w.What += ", which waits for " + waits
+			w.What, w.For = w.What+", which waits for "+waits, last.Ref
 		}
 	}
-	return all
+	return append(all, members...)
 }
 
 // explained is Explain for another process.

@@ -294,13 +294,16 @@ func (p *Pool) obey(ctx actors.Context, orders []actors.Message) {
 	}
 }
 
-// Waits implements actors.Behaviour: the member that has said nothing for the longest time.
+// Over is the word for a place that nobody takes any more, as the others are for the stages before it.
+const Over = "is closed for good"
+
+var stages = [...]string{"rests before another one begins", "has no member yet", "", "ends", Over}
+
+// Waits implements actors.Behaviour: what is held are all places, with the word for their stage.
 func (p *Pool) Waits() actors.Wait {
 	w := actors.Wait{For: actors.None}
 	for _, x := range p.places {
-		if x.stage == alive && x.open > 0 && (w.What == "" || x.said < w.Since) {
-			w = actors.Wait{For: x.ref, What: fmt.Sprintf("%d results", x.open), Since: x.said}
-		}
+		w.Held = append(w.Held, actors.Held{To: x.ref, Edge: stages[x.stage], Count: x.open, Since: x.said})
 	}
 	return w
 }

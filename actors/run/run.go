@@ -315,7 +315,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 		return host.RunOptions{}, nil, err
 	}
 	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill,
-		Batches: r.data.batches, Waits: r.data.rollouts.Waits, Leave: r.data.leave, OnRanks: r.data.sees,
+		Batches: r.data.batches, Members: r.data.rollouts.Members, Leave: r.data.leave, OnRanks: r.data.sees,
 		Proc: proc, Procs: c.Plan.Procs, Life: r.life, Saved: r.saved, Seek: r.data.seek,
 		On: r.on(), Routing: r.routing(), Sight: r.sight(), Joined: func(rank int) bool { return joins(r.device(rank)) }}
 	if o.Files, err = awayDir(&c); err == nil {

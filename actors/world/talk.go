@@ -10,6 +10,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/crew"
+	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/pool"
 )
 
@@ -101,6 +102,9 @@ func newTalks(name string, most int, wait time.Duration, begin func(context.Cont
 	t.crew = crew.New(crew.Options{Options: pool.Options{Desk: t.desk}, Places: most, Room: 1, Run: t.run})
 	return t
 }
+
+// Members are the environment's processes, as crew.Crew has them.
+func (t *Talks) Members() []host.Status { return t.crew.Members() }
 
 // Refusal is the error of an environment that says one itself, as its protocol has it.
 type Refusal struct{ Said string }

@@ -214,7 +214,7 @@ func TestTalksProcesses(t *testing.T) {
 		_, err := x.Next(ctx, e)
 		ended <- err
 	}()
-	for what := ""; what == ""; what, _, _ = x.crew.Waits() { // until it is asked
+	for !x.Members()[0].Wait.Busy { // until it is asked
 		runtime.Gosched()
 	}
 	leave()

@@ -161,11 +161,9 @@ func (r *sftReader) entry(name, n *yaml.Node) SFTFormat {
 			source.Nearest(f.Format, source.SortedKeys(sftColumns)))
 		return f
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if slices.Contains(FactorySources, n.Content[i].Value) {
-			f.From = map[string]string{}
-			columns, tags = source.SortedKeys(factoryColumns), source.SortedKeys(factoryTags)
-		}
+	if slices.ContainsFunc(n.Content, func(k *yaml.Node) bool { return slices.Contains(FactorySources, k.Value) }) {
+		f.From = map[string]string{}
+		columns, tags = source.SortedKeys(factoryColumns), source.SortedKeys(factoryTags)
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]

@@ -34,12 +34,7 @@ func readOpenAI(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tags.Factory != "" {
-		if turns, err = c.inTurns(turns, tags); err != nil {
-			return nil, err
-		}
-	}
-	return c.withSystem(turns, tags.Name(tags.SystemKey, "system"), tags)
+	return c.inTurns(turns, tags)
 }
 
 // modern writes an older turn as templates know it: a function's answer names its call. Its function_call is

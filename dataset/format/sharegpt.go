@@ -33,18 +33,16 @@ func readShareGPT(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if turns, err = c.inTurns(turns, tags); err != nil {
-		return nil, err
-	}
-	return c.withSystem(turns, tags.Name(tags.SystemKey, "system"), tags)
+	return c.inTurns(turns, tags)
 }
 
 // inTurns holds a conversation to what LoongForge takes of data whose roles are named: a system's message,
 // which goes in front, and then the user, or a tool, and the assistant in turn. LLaMA-Factory takes the system's in
 // front alone, and of pairs a last turn that is the user's; several answers of tools are one turn of OpenAI's.
 func (c chatRecord) inTurns(turns []dataset.Message, tags dataset.Tags) ([]dataset.Message, error) {
+	key := tags.Name(tags.SystemKey, "system")
 	if !tags.Only || tags.User == "" {
-		return turns, nil
+		return c.withSystem(turns, key, tags)
 	}
 	i := slices.IndexFunc(turns, func(m dataset.Message) bool { return m.Role == "system" })
 	if i > 0 && tags.Factory == "" {
@@ -70,7 +68,7 @@ func (c chatRecord) inTurns(turns []dataset.Message, tags dataset.Tags) ([]datas
 	case tags.Chosen == "" && odd:
 		return nil, c.bad("it has %d turns, and the last has no answer", len(rest))
 	}
-	return turns, nil
+	return c.withSystem(turns, key, tags)
 }
 
 // withSystem puts the text under a key in front as the system's message, where there is one and no turn

@@ -121,14 +121,18 @@ func TestJudgesWaits(t *testing.T) {
 		l.says(scored(q, 1))
 		_, _ = l.hear() // until it is closed
 	})
-	require.Empty(t, r.Waits())
+	busy := func() bool { return r.Members()[0].Wait.Busy }
+	require.False(t, busy())
 	judged := make(chan error)
 	go func() { judged <- r.rewarded([]*Answer{{Prompt: []int32{1}}}) }()
 	<-asked
-	require.Contains(t, r.Waits(), "1 results of the judge in place 1 (judge), which has said nothing for ")
+	m := r.Members()[0]
+	require.Equal(t, "judge 1 (judge)", m.Name)
+	require.Equal(t, "1 results", m.Wait.What)
+	require.True(t, m.Wait.Busy)
 	close(hangs)
 	require.NoError(t, <-judged)
-	require.Empty(t, r.Waits())
+	require.False(t, busy())
 	r.cancel()
 	r.judges.Close()
 }

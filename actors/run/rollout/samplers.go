@@ -8,6 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/crew"
+	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/pool"
 	"github.com/lfactor/lfactor/actors/rounds"
 	"github.com/lfactor/lfactor/configs"
@@ -68,6 +69,7 @@ func (r *Source) draws(n int) error {
 		if err != nil {
 			return err
 		}
+		r.talk = d.talk
 		o.Run = func(_ context.Context, _ int, in <-chan actors.Message, say func(actors.Message)) (int32, error) {
 			defer d.Close()
 			return 0, d.work(in, say)
@@ -80,23 +82,34 @@ func (r *Source) draws(n int) error {
 	return nil
 }
 
-// Waits says who of those in processes of their own has said nothing for the longest time, "" for nobody.
-// There may be no source.
-func (r *Source) Waits() string {
+// FirstMember begins the numbers of members of pools among a run's actors.
+const FirstMember = actors.Ref(1 << 30)
+
+// Members are samplers, judges, and environments of this process, with what each does. There may be no source.
+func (r *Source) Members() (out []host.Status) {
 	if r == nil {
-		return ""
+		return nil
 	}
 	r.table.Lock()
-	judges, samplers, launcher := r.judges, r.samplers, r.launcher
+	all := []interface{ Members() []host.Status }{r.samplers, r.judges}
+	if r.talk != nil {
+		all = append(all, r.talk.talks)
+	}
+	launcher := r.launcher
 	r.table.Unlock()
-	for i, c := range []*crew.Crew{judges, samplers} {
-		if what, place, silent := c.Waits(); what != "" && launcher != nil {
-			name, _ := launcher.names.Load(place) // none where it has not begun
-			return fmt.Sprintf("%s of the %s in place %d (%v), which has said nothing for %v", what,
-				[]string{"judge", "sampler"}[i], place, name, silent.Round(time.Millisecond))
+	for i, pool := range all {
+		for _, m := range pool.Members() {
+			m.Name = fmt.Sprint([]string{"sampler ", "judge ", "environment "}[i], m.Ref)
+			if launcher != nil && i < 2 {
+				if name, begun := launcher.names.Load(int(m.Ref)); begun {
+					m.Name += fmt.Sprintf(" (%v)", name)
+				}
+			}
+			m.Ref += FirstMember + actors.Ref(i)<<20
+			out = append(out, m)
 		}
 	}
-	return ""
+	return out
 }
 
 // hears takes what a pool says of its members. What a lost member did is done again: doing, did and done are the words

@@ -58,7 +58,8 @@ type Source struct {
 	left   context.Context // ends when nobody waits any more
 
 	samplers *crew.Crew
-	launcher *launcher // sampler processes and judges, nil for none
+	talk     *conversation // of a drawer of this process, nil for none
+	launcher *launcher     // sampler processes and judges, nil for none
 
 	table     sync.Mutex // of what follows
 	done      int64      // the last step whose update is applied

@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/run/record"
+	"github.com/lfactor/lfactor/actors/run/rollout"
 )
 
 // edgesMax bounds the edges that are sent to the page at a time: those that most went over, and all that
@@ -141,10 +142,11 @@ func nodeOf(s host.Status, at map[actors.Ref]int) node {
 		n.State = "stuck"
 	case s.Wait.Busy:
 		n.State = "busy"
-	case s.Wait.For != actors.None:
-		if n.State = "wait"; known {
-			n.For = i
-		}
+	case s.Wait.For != actors.None || s.Wait.What != "" && s.Ref >= rollout.FirstMember:
+		n.State = "wait"
+	}
+	if known && s.Wait.For != actors.None {
+		n.For = i
 	}
 	return n
 }

@@ -4,6 +4,7 @@ import { shape } from "/page/timeline.js";
 
 const looks = 30; // that shares are taken over
 const small = 64; // ranks up to which boxes are drawn
+const pools = /^(sampler|judge|environment)\d+$/; // members of pools, which stand in a column of their own
 const state = { busy: "--busy", wait: "--wait", idle: "--idle", stuck: "--stuck" };
 
 // place puts ranks in a grid: a column a pipeline stage, where there are stages, and a row for what else tells ranks apart.
@@ -60,8 +61,10 @@ export class Graph {
     }
     this.before = new Map(g.edges.map((e) => [`${e.from}-${e.to}`, [e.messages, e.bytes]])); this.when = now;
     const p = place(g.nodes), count = (s) => g.nodes.filter((n) => n.state === s && n.name.startsWith("rank")).length;
-    this.head.replaceChildren(el("b", {}, `${p.ranks.length} ranks`), el("span", {}, `${count("busy")} at work`), el("span", {}, `${count("wait")} wait`), el("span", {}, `${count("stuck")} do not answer`),
-      el("span", { class: "quiet" }, `root: ${g.root}`));
+    this.head.replaceChildren(el("b", {}, `${p.ranks.length} ranks`), el("span", {}, `${count("busy")} at work`), el("span", {}, `${count("wait")} wait`), el("span", {}, `${count("stuck")} do not answer`), ...["sampler", "judge", "environment"].flatMap((kind) => {
+        const of = g.nodes.filter((n) => n.name.startsWith(kind) && pools.test(n.name)), silent = of.filter((n) => n.state === "stuck").length;
+        return of.length ? [el("span", {}, `${of.length} ${kind}${of.length > 1 ? "s" : ""}${silent ? `, ${silent} silent` : ""}`)] : [];
+      }), el("span", { class: "quiet" }, `root: ${g.root}`));
     this.bars.textContent = p.ranks.length <= small ? "bars: shares of the last 30 looks, and memory beside the fullest rank's" : "the stronger, the more of the last 30 looks it was so";
     if (p.ranks.length <= small) this.boxes(g, p); else this.tiles(g, p);
     this.list(g);
@@ -132,13 +135,16 @@ export class Graph {
     for (const e of g.edges) { const to = p.at.get(e.to); if (to && !p.at.has(e.from) && g.nodes[e.from].name !== "coordinator" && !feeds.has(e.from)) feeds.set(e.from, to); }
     const taken = [0, 0];
     let width = left + p.cols * (w + gx), rows = p.rows;
-    for (const x of others) {
+    for (const x of others.filter((x) => !pools.test(x.n.name))) {
       if (x.n.name === "coordinator") { xy.set(x.i, [left + (p.cols * (w + gx) - gx - w) / 2, 8]); continue; }
       const to = feeds.get(x.i), side = to && p.staged && to[0] > 0 ? 1 : 0, row = Math.max(taken[side], to && p.staged ? to[1] : 0);
       taken[side] = row + 1; rows = Math.max(rows, row + 1);
       xy.set(x.i, [side ? left + p.cols * (w + gx) - gx + 56 : 8, top + row * (h + gy)]);
       if (side) width = left + p.cols * (w + gx) - gx + 56 + 126;
     }
+    const members = others.filter((x) => pools.test(x.n.name)), beside = Math.max(width, left + p.cols * (w + gx) - gx + 56);
+    members.forEach((x, k) => xy.set(x.i, [beside + Math.floor(k / 12) * 136, 8 + k % 12 * 46]));
+    if (members.length) { width = beside + Math.ceil(members.length / 12) * 136; rows = Math.max(rows, (Math.min(12, members.length) * 46 - top) / (h + gy)); }
     const height = top + rows * (h + gy) + 8;
     root.setAttribute("viewBox", `0 0 ${width} ${height}`);
     root.style.setProperty("max-width", width * 1.15 + "px");
@@ -177,9 +183,9 @@ export class Graph {
     this.view.replaceChildren(root);
   }
   node(g, p, i, x, y, w, h) {
-    const n = g.nodes[i], c = css(state[n.state]), rank = h > 40, text = n.state === "wait" && n.for >= 0 ? `waits for ${g.nodes[n.for].name}` : n.state === "wait" && n.what.startsWith("its turn") ? "waits" : n.state === "busy" ? "runs " + n.what.replace(/ segment (\d+) of step \d+/, ".$1") : n.state;
+    const n = g.nodes[i], c = css(state[n.state]), rank = h > 40, text = pools.test(n.name) ? { busy: n.what, stuck: n.what?.endsWith("results") ? `silent for ${seconds(n.age)}` : n.what, wait: n.what, idle: n.what || "idle" }[n.state] : n.state === "wait" && n.for >= 0 ? `waits for ${g.nodes[n.for].name}` : n.state === "wait" && n.what.startsWith("its turn") ? "waits" : n.state === "busy" ? "runs " + n.what.replace(/ segment (\d+) of step \d+/, ".$1") : n.state;
     const kids = [svg("rect", { x, y, width: w, height: h, rx: 6, fill: css("--card"), stroke: c, "stroke-width": 2 }), svg("text", { x: x + 9, y: y + 16, "font-weight": 600 }, n.name),
-      svg("text", { x: x + w - 9, y: y + 16, class: "dim", "text-anchor": "end" }, rank ? p.short(n.where) : ""), svg("text", { x: x + 9, y: y + 30, class: "dim" }, text.length > 22 ? text.slice(0, 21) + "…" : text)];
+      svg("text", { x: x + w - 9, y: y + 16, class: "dim", "text-anchor": "end" }, rank ? p.short(n.where) : ""), svg("text", { x: x + 9, y: y + 30, class: "dim" }, text.length > w / 6.7 ? text.slice(0, w / 6.7 - 1) + "…" : text)];
     if (rank) {
       const s = this.shares(i), of = Math.max(1, this.history.length);
       let at = x + 9;
