@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -339,14 +338,12 @@ func Hollow(path string) string {
 	}
 	defer s.Close()
 	var bad *BadSample
-	if _, err := s.Read(0); s.Len() == 1 && errors.As(err, &bad) && hollow.MatchString(bad.Reason) {
+	if _, err := s.Read(0); s.Len() == 1 && errors.As(err, &bad) &&
+		(strings.HasSuffix(bad.Reason, "the file is empty") || strings.HasSuffix(bad.Reason, "the file has no rows")) {
 		return store.Redact(path) + " is empty"
 	}
 	return ""
 }
-
-// hollow is what sources say of their one document where they have none.
-var hollow = regexp.MustCompile("the file (is empty|has no rows)$")
 
 // headOf returns the first bytes of a file. The result is nil for a folder and for a prefix of several
 // files. A file in a store that cannot be read is an error at once.

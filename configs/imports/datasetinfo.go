@@ -69,12 +69,8 @@ func (r *reading) names(key, ours string, v any) {
 
 // lies is where the data of an entry lie; what is not on this host's disks is listed.
 func (r *reading) lies(key, dir string, f loong.SFTFormat) string {
-	from := ""
-	for _, k := range slices.Backward(loong.FactorySources) {
-		if _, ok := f.From[k]; ok {
-			from = k
-		}
-	}
+	has := func(k string) bool { _, ok := f.From[k]; return ok }
+	from := loong.FactorySources[slices.IndexFunc(loong.FactorySources, has)]
 	where, key := f.From[from], key+"."+f.Name
 	switch path := filepath.Join(dir, where); from {
 	case "file_name":

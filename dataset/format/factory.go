@@ -23,22 +23,17 @@ func (f factory) Record(i int64) ([]byte, dataset.Place, error) {
 		return nil, at, err
 	}
 	m, err := object(b, at)
-	if err != nil {
-		return nil, at, err
-	}
 	c := chatRecord{m, at}
-	out, err := c.answers(f.tags)
-	if err != nil {
-		return nil, at, err
+	var out map[string]any
+	if err == nil {
+		out, err = c.answers(f.tags)
 	}
-	tools, err := c.tools(f.tags.Tools)
-	if err != nil {
-		return nil, at, err
+	if err == nil {
+		out["tools"], err = c.tools(f.tags.Tools) // null is none
 	}
-	if tools != nil {
-		out["tools"] = tools
+	if err == nil {
+		b, err = json.Marshal(out)
 	}
-	b, err = json.Marshal(out)
 	return b, at, err
 }
 
