@@ -30,7 +30,7 @@ var _ = register(Spec{Op: FixedAdd, Sig: "x[...]A|f32 -> q[...]i64 over[1]i64", 
 	"nearest whole number, halves to the even one; I[0]=0 sets q instead. F[0] is a power of two. over grows by 1 if " +
 	"some x is no number, or |x·F[0]| >= 2^50; q then has no meaning.", Source: "doi:10.1109/TC.2014.2345391"},
 	Spec{Op: FixedSum, Sig: "q0[...]i64 ... -> q[...]i64",
-		Doc: "q = q0 + q1 + … modulo 2^64; q may be q0 (in place)."},
+		Doc: "q = q0 + q1 + … modulo 2^64, divided by I[0] if that is not 0; q may be q0 (in place)."},
 	Spec{Op: FixedRead, Sig: "q[...]i64 -> y[...]f32", Doc: "y = q·F[0], rounded once; F[0] is a power of two."},
 	Spec{Op: FixedSquares, Sig: "x[*]f32 -> y[2]f64", Doc: "Of each row of x (its first axis) Σ x², as sum_squares, " +
 		"rounded to multiples of 2^-52·F[0], and what is left to multiples of 2^-79·F[0]: y has the sums of both, " +
@@ -64,6 +64,11 @@ func StoreFixedSum(c *Call, from, to int) {
 	for _, t := range c.In[1:] {
 		for i, v := range t.I64()[from:to] {
 			q[i] += v
+		}
+	}
+	if n := int64(c.Attr.I[0]); n > 1 {
+		for i := range q {
+			q[i] /= n
 		}
 	}
 }

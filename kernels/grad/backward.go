@@ -189,12 +189,20 @@ func (t *Tape) gradient(p *Param, d *Value) {
 		if d.DType.Size() < tensor.F32.Size() { // of rows by index: it is summed as gradients are kept
 			d = t.asType(d, tensor.F32)
 		}
+		wholes := 1
 		for _, m := range t.ZeroAxes(p.Fold) { // members that share tokens, if each has the whole gradient
 			if !t.Mesh[m].Data && d.Place[m].Kind != Partial {
-				d = t.Scale(d, 1/float64(t.Mesh[m].Size))
+				wholes *= t.Mesh[m].Size
 			}
 		}
-		t.late = append(t.late, &Node{Op: opReduce, In: []*Value{d}, Attr: kernels.Attr{Name: p.Name},
+		at := kernels.Attr{Name: p.Name}
+		switch {
+		case wholes > 1 && t.InFixedPoint(p): // a half would be rounded, and the sum divides
+			at.I[0] = wholes
+		case wholes > 1:
+			d = t.Scale(d, 1/float64(wholes))
+		}
+		t.late = append(t.late, &Node{Op: opReduce, In: []*Value{d}, Attr: at,
 			Phase: t.phase, Block: t.block, Axes: t.ZeroAxes(p.Fold), Acc: t.index(p) + 1})
 	case d.Node.Op.Role == compute && fuses[d.Node.Op.Kernel]:
 		d.Node.Acc = t.index(p) + 1

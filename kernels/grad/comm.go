@@ -142,12 +142,12 @@ func (r *Runner) join(f *Frame, n *Node, bundles []Bundle) {
 	switch {
 	case n.Op.Role == reduce:
 		shape := parts[0].Shape
-		add, d := kernels.Sum, f.Trace.GradType(f.Trace.reduced(n))
+		add, d, at := kernels.Sum, f.Trace.GradType(f.Trace.reduced(n)), kernels.Attr{}
 		if d == tensor.I64 {
-			add = kernels.FixedSum
+			add, at.I[0] = kernels.FixedSum, n.Attr.I[0]
 		}
 		sum := r.allocShape("gradient shard of "+n.Attr.Name, d, shape)
-		r.run(add, kernels.Attr{}, parts, sum)
+		r.run(add, at, parts, sum)
 		r.accumulate(f, n, sum)
 		sum.Release()
 	case n.Op.Role == unshard:

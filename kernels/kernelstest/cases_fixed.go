@@ -38,6 +38,10 @@ var _ = add(fixedCase("set", 40, 0, 3, 700), fixedCase("acc", 46, kernels.Accumu
 		return &kernels.Call{In: tensors{g.whole(62, 3, 900), g.whole(62, 3, 900), g.whole(62, 3, 900)},
 			Out: tensors{g.raw(tensor.I64, 3, 900)}}
 	}},
+	Case{Op: kernels.FixedSum, Name: "shared", Why: "whole numbers", Types: onlyF32, Call: func(g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.whole(60, 90), g.whole(60, 90)}, Out: tensors{g.raw(tensor.I64, 90)},
+			Attr: kernels.Attr{I: [4]int{3}}}
+	}},
 	Case{Op: kernels.FixedRead, Name: "read", Why: "one rounding", Types: onlyF32, Call: func(g *gen) *kernels.Call {
 		return &kernels.Call{In: tensors{g.whole(60, 5000)}, Out: tensors{g.raw(tensor.F32, 5000)},
 			Attr: kernels.Attr{F: [2]float64{1.0 / (1 << 40)}}}

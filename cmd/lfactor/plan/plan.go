@@ -318,6 +318,15 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 		fmt.Fprintf(cli.Out, "plan.offload_optimizer: up to %s of a rank's optimizer state waits on the host\n",
 			tensor.Bytes(away))
 	}
+	if l.Design.FixedPoint {
+		grads := int64(0)
+		for _, r := range p.Ranks {
+			grads = max(grads, r.GradBytes)
+		}
+		moved := int64(l.Design.Micro) * grads / 8 * 20 // a number of 4 bytes is read and one of 8 read and written
+		fmt.Fprintf(cli.Out, "train.reproducible: gradients of a rank take and send %s more than in float32, and a step "+
+			"adds %s of memory traffic (%d microbatches)\n", tensor.Bytes(grads/2), tensor.Bytes(moved), l.Design.Micro)
+	}
 	if p.CopyBytes > 0 {
 		every := "as often as takes a hundredth of the time"
 		if p.CopyEvery > 0 {
