@@ -131,6 +131,15 @@ func seeCurves(t *testing.T, p *Page) {
 // seeAlong: curves go along tokens and time, all columns and each chart are files, runs are found by their names, and what
 // compared runs differ in is a table.
 func seeAlong(t *testing.T, p *Page) {
+	find := func(text string, left int) {
+		p.Eval(fmt.Sprintf(`{ const s = document.querySelector("input[aria-label='find curves']"); s.value = %q;
+			s.dispatchEvent(new Event("input")) }`, text), nil)
+		p.Until("curves are found by their names", fmt.Sprintf(`[...document.querySelectorAll(".chart")].filter((c) =>
+			c.style.display !== "none").length %s`, map[bool]string{true: "=== 1", false: "> 6"}[left == 1]))
+	}
+	find("grad_norm", 1)
+	shot(t, p, "curves-found")
+	find("", 0)
 	along := func(x string) {
 		p.Eval(fmt.Sprintf(`{ const s = document.querySelector("select[aria-label='curves along']"); s.value = %q;
 			s.dispatchEvent(new Event("change")) }`, x), nil)

@@ -22,7 +22,7 @@ const wide = (u, values) => Math.max(62, 20 + 7 * Math.max(0, ...(values ?? []).
 
 export class Curves {
   constructor(app) {
-    this.app = app; this.data = new Map(); this.plots = []; this.zoom = null; this.tau = +(localStorage.getItem("tau") ?? 20); this.log = false;
+    this.app = app; this.data = new Map(); this.plots = []; this.zoom = null; this.find = ""; this.tau = +(localStorage.getItem("tau") ?? 20); this.log = false;
     this.x = along[localStorage.getItem("x")] ? localStorage.getItem("x") : "step";
   }
   mount(root) {
@@ -36,9 +36,10 @@ export class Curves {
     const x = el("select", { "aria-label": "curves along", onchange: (e) => { this.x = e.target.value; localStorage.setItem("x", this.x); this.build(); this.draw(); } },
       ...Object.entries(along).map(([k, [name]]) => el("option", { value: k, selected: k === this.x }, "by " + name)));
     const csv = el("button", { title: "all columns of the steps that are shown, of all runs that are compared", onclick: () => this.csv(csv) }, "CSV");
+    const find = el("input", { type: "search", placeholder: "find curves", "aria-label": "find curves", value: this.find, oninput: (e) => { this.find = e.target.value.toLowerCase(); this.draw(); this.resize(); } });
     this.range = el("span", { class: "quiet" });
     this.grid = el("div", { class: "charts" });
-    root.replaceChildren(this.cards, el("div", { class: "bar" }, el("label", { for: "tau" }, "smoothing"), slider, value, el("span", { class: "quiet" }, "steps"), x, log, reset, csv, this.range,
+    root.replaceChildren(this.cards, el("div", { class: "bar" }, el("label", { for: "tau" }, "smoothing"), slider, value, el("span", { class: "quiet" }, "steps"), x, log, reset, csv, find, this.range,
       el("span", { class: "quiet" }, "drag to zoom, double-click for all")), this.grid);
     this.build();
     this.load();
@@ -135,11 +136,10 @@ export class Curves {
     for (const p of this.plots) this.chart(p, ids);
   }
   chart(p, ids) {
-    if (rare.has(p.key) || p.group) {
-      const any = ids.some((id) => this.data.get(id)[p.key]?.some((x) => x !== null));
-      p.node.style.display = any ? "" : "none";
-      if (!any) return;
-    }
+    const found = `${p.title} ${p.key} ${p.group ?? ""}`.toLowerCase().includes(this.find), maybe = rare.has(p.key) || p.group;
+    const any = found && (!maybe || ids.some((id) => this.data.get(id)[p.key]?.some((x) => x !== null)));
+    p.node.style.display = any ? "" : "none";
+    if (!any) return;
     const tables = [], series = [{}], bands = [];
     for (const id of ids) {
       const d = this.data.get(id), c = colours[id % colours.length], v = d[p.key] ?? d.step.map(() => null);
