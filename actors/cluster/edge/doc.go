@@ -17,5 +17,5 @@
 //
 // # Where to begin
 //
-// edge.go is the package; package trust has the certificates.
+// edge.go is the package; lossy.go and udp.go take an edge off a TCP that loses much; package trust has the certificates.
 package edge
