@@ -103,7 +103,9 @@ type state struct {
 }
 
 // statePath is where the output folder says whose it is.
-func (r *Recipe) statePath() string { return filepath.Join(r.Output, ".recipe.json") }
+func (r *Recipe) statePath() string { return statePathOf(r.Output) }
+
+func statePathOf(output string) string { return filepath.Join(output, ".recipe.json") }
 
 // identity returns what the state of this recipe is before it is done.
 func (f *flow) identity() (state, error) {

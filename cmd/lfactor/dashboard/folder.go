@@ -15,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/actors/run/rollout"
 	"github.com/lfactor/lfactor/actors/run/tables"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/recipe"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -198,6 +199,7 @@ type summary struct {
 	Wrong   string  `json:"wrong,omitempty"`
 	Draws   bool    `json:"draws,omitempty"` // it has a log of answers
 	Shows   bool    `json:"shows,omitempty"` // it has answers of train.eval_prompts
+	Data    bool    `json:"data,omitempty"`  // it is a recipe of lfactor data run, and no run
 
 	Marks run.Marks `json:"marks"` // in place of Name, a name of users'
 }
@@ -216,6 +218,14 @@ func (f *folder) summary(id int) summary {
 		s.Step = f.curves.step[n-1]
 		if l := f.curves.cols[0][n-1]; l == l {
 			s.Loss = float64(l)
+		}
+	}
+	if s.Data = recipe.Is(f.dir); s.Data {
+		s.State = ""
+		if p, err := recipe.Look(f.dir); err != nil {
+			s.Wrong = err.Error()
+		} else if s.State = "under way, or cut off"; p.Done {
+			s.State = "finished"
 		}
 	}
 	s.Shows = slices.ContainsFunc(f.events, func(e tables.Event) bool { return e.Kind == "answer" })

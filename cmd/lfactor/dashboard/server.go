@@ -26,6 +26,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/dataset/recipe"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
@@ -92,7 +93,8 @@ func New(port int, o Options) *Server {
 	mux.HandleFunc("GET /api/stream", s.stream)
 	for name, f := range map[string]func(*folder, *http.Request) (any, error){"series": seriesOf, "graph": graphNow,
 		"jobs": jobsOf, "events": eventsOf, "logs": logsOf, "data": dataOf, "checkpoints": checkpointsOf,
-		"samples": samplesOf, "answers": drawnOf, "plan": s.planOf, "settings": settingsOf} {
+		"samples": samplesOf, "answers": drawnOf, "plan": s.planOf, "settings": settingsOf,
+		"job": func(f *folder, _ *http.Request) (any, error) { return recipe.Look(f.dir) }} {
 		mux.HandleFunc("GET /api/runs/{id}/"+name, s.about(f))
 	}
 	mux.HandleFunc("GET /runs/{id}/rows", s.rows)

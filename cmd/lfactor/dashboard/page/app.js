@@ -4,14 +4,15 @@ import { Curves } from "/page/curves.js";
 import { Graph, Why } from "/page/graph.js";
 import { Timeline } from "/page/timeline.js";
 import { Events, Data, Checkpoints, Plan, Answers, Samples } from "/page/panels.js";
+import { Job } from "/page/job.js";
 import { Actors } from "/page/logs.js";
 import { Cluster } from "/page/cluster.js";
 
 const app = { runs: [], find: [], gone: new Set(), group: "", shown: [], main: 0, admin: false, run: (id) => app.runs.find((r) => r.id === id) };
 const pages = [["curves", "Curves", new Curves(app)], ["graph", "Graph", new Graph(app)], ["timeline", "Timeline", new Timeline(app)], ["why", "Why", new Why()], ["events", "Events", new Events(app)], ["data", "Data", new Data(app)], ["checkpoints", "Checkpoints", new Checkpoints(app)], ["plan", "Plan", new Plan(app)], ["actors", "Actors", new Actors(app)], ["cluster", "Cluster", new Cluster(app, async (id) => { if (!app.run(id)) await refresh(); choose(id, "curves"); })],
-  ["answers", "Answers", new Answers(app)], ["samples", "Samples", new Samples(app)]]; // the last two have no key
+  ["answers", "Answers", new Answers(app)], ["samples", "Samples", new Samples(app)], ["job", "Data job", new Job(app)]]; // the last three have no key
 // some are the pages that a run has only where it has what they show.
-const some = { answers: (r) => r?.draws, samples: (r) => r?.shows };
+const some = { answers: (r) => r?.draws, samples: (r) => r?.shows, job: (r) => r?.data };
 let page = null, source = null;
 
 function theme(to) {
@@ -87,7 +88,7 @@ function line(r, kept) {
     const node = el("div", { class: "run" + (r.id === app.main ? " main" : ""), tabindex: 0, role: "button", "aria-pressed": String(r.id === app.main), onclick: () => choose(r.id), onkeydown: (e) => { if (e.key === "Enter") choose(r.id); } },
       app.runs.length > 1 ? el("button", { class: "pin", "aria-pressed": String(kept.includes(r.dir)), "aria-label": `pin ${named(r)}`, title: "pin: stands first", onclick: (e) => { e.stopPropagation(); pin(r); } }, kept.includes(r.dir) ? "★" : "☆") : "",
       el("div", { class: "name" }, app.runs.length > 1 ? box : "", el("span", { class: "swatch", css: { background: colours[r.id % colours.length] } }), named(r)),
-      el("small", { title: r.why || "" }, r.simulated ? "a step in virtual time" : `${r.state || (r.running ? "running" : "not running")} · step ${r.step}${r.steps ? " of " + r.steps : ""}`), el("small", {}, r.loss ? `loss ${si(r.loss)}` : ""), el("small", { title: r.plan }, r.model),
+      el("small", { title: r.why || "" }, r.simulated ? "a step in virtual time" : `${r.state || (r.running ? "running" : "not running")}${r.data ? " · data job" : ` · step ${r.step}${r.steps ? " of " + r.steps : ""}`}`), el("small", {}, r.loss ? `loss ${si(r.loss)}` : ""), el("small", { title: r.plan }, r.model),
       r.steps ? el("progress", { max: r.steps, value: Math.min(r.step, r.steps), "aria-label": "steps done" }) : "", r.why ? el("small", { class: "why" }, r.why) : "", r.wrong ? el("small", {}, r.wrong) : "");
     if (r.marks?.tags?.length || r.marks?.note || r.marks?.archived) node.append(el("div", { title: r.marks.note || "" }, ...(r.marks.tags || []).map((t) => el("span", { class: "tag" }, t)), r.marks.archived ? el("span", { class: "tag warn" }, "archived") : "", r.marks.note ? el("small", { class: "note" }, r.marks.note) : ""));
     if (app.admin && !r.simulated) node.append(el("button", { onclick: (e) => { e.stopPropagation(); marking(r); } }, "mark"));
@@ -105,6 +106,7 @@ function line(r, kept) {
 }
 function choose(id, to) {
   app.main = id;
+  if (app.run(id)?.data) to ??= "job"; else if (page[0] === "job") to ??= "curves";
   if (!app.shown.includes(id)) app.shown = [...app.shown, id].sort((a, b) => a - b);
   sidebar(); open(to || page[0]);
 }
@@ -168,6 +170,6 @@ try {
   if (app.cluster) app.main = (app.runs.findLast((r) => r.running) || app.runs.at(-1))?.id ?? 0;
   app.shown = app.cluster ? app.runs.slice(app.main, app.main + 1).map((r) => r.id) : app.runs.slice(0, 8).map((r) => r.id);
   sidebar();
-  open(location.hash.slice(1) || (app.cluster ? "cluster" : app.runs[0]?.simulated ? "timeline" : "curves"), true);
+  open(location.hash.slice(1) || (app.cluster ? "cluster" : app.runs[0]?.simulated ? "timeline" : app.runs[0]?.data ? "job" : "curves"), true);
   setInterval(() => refresh().catch(() => {}), 10000);
 } catch (e) { $("main").replaceChildren(failed(e)); }
