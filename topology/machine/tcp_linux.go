@@ -48,9 +48,9 @@ const tcpRetryMost = 44
 const queuedMost = 128 << 10 // bytes
 
 // TryOften is for a connection at whose messages others wait: what gets lost is sent again after 30 ms at least, not 200,
-// in even steps while little is on its way, and after a second at most, not two minutes. The system takes no more than
-// queuedMost beyond what is on its way, behind which all that is written next would wait where TCP is slow. A system that
-// does not know one of the options (Linux 6.18 knows all) tries as it always does.
+// in even steps while little is on its way, and after a second at most, not two minutes. The system queues queuedMost bytes
+// at most beside what is on its way, since whatever is written next waits behind them. A system that lacks one of the
+// options (Linux 6.18 knows all) tries as it always does.
 func TryOften(c net.Conn) {
 	_ = control(c, func(fd int) error { // a connection that has ended fails where it is used
 		for _, o := range [][2]int{{unix.TCP_THIN_LINEAR_TIMEOUTS, 1}, {tcpRetryMost, 1000},
